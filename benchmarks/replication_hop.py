@@ -30,7 +30,7 @@ from log_service.broker.node import Node
 from log_service.broker.registry import REGISTRY
 from log_service.broker.requests.call import Side
 from log_service.broker.requests.pipeline import Pipeline, new_meters
-from log_service.broker.requests.produce_lines import ProduceLines
+from log_service.broker.requests.produce_queues import ProduceQueues
 from log_service.broker.timer_task import TimerTask
 from log_service.common.timers import TimerQueue
 from log_service.common.types import NodeId
@@ -154,7 +154,7 @@ async def node(
             "clock": env.clock,
             "image": lambda: image,
             "replicas": replicas_,
-            "produce_lines": ProduceLines(),
+            "produce_queues": ProduceQueues(),
             "controller": _NoController(),
             "telemetry": _NoTelemetry(),
             "run_in_pool": env.files.run_in_pool,

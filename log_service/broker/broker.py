@@ -340,7 +340,7 @@ class Broker:
             async with trio.open_nursery() as background:
                 self._peers.nursery = background
                 self._rooms = rooms = build_rooms(foundation, controller, background)
-                self._peers.on_lost = lambda where: rooms.lost_brokers.connection_lost(
+                self._peers.on_peer_closed = lambda where: rooms.lost_brokers.connection_lost(
                     where.host, where.port
                 )
                 await self._start_background(foundation, rooms)

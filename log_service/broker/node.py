@@ -17,7 +17,7 @@ from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.lost_brokers import LostBrokers
 from log_service.broker.produced_counts import ProducedCounts
 from log_service.broker.producer_ids import ProducerIds
-from log_service.broker.requests.produce_lines import ProduceLines
+from log_service.broker.requests.produce_queues import ProduceQueues
 from log_service.broker.requests.step_scheduler import StepScheduler
 from log_service.broker.share.shares import Shares
 from log_service.broker.share.state_protocol import SharePersister
@@ -93,7 +93,7 @@ class Node(QuorumNode):
     lost_brokers: LostBrokers
     schema_validation: "SchemaValidation | None" = None
     """None if no schema registry is known. Topics with validation then accept no records."""
-    produce_lines: ProduceLines = field(default_factory=ProduceLines)
+    produce_queues: ProduceQueues = field(default_factory=ProduceQueues)
     produced: ProducedCounts = field(default_factory=ProducedCounts)
     fetch_turn: trio.Lock = field(default_factory=trio.Lock)
     """Held by the one fetch that runs now, among fetches that read very many partitions."""

@@ -20,7 +20,7 @@ from log_service.metadata.image import MetadataImage
 
 if TYPE_CHECKING:
     from log_service.rpc.connection import Destination, RpcSettings, Security
-    from log_service.rpc.pool import ConnectionPool, OnLost
+    from log_service.rpc.pool import ConnectionPool, OnPeerClosed
 
 FIRST_RECONNECT_MS, LAST_RECONNECT_MS = 50, 500
 """Pause before a controller is connected to again, as in Apache Kafka."""
@@ -31,12 +31,12 @@ class Peers:
 
     ``nursery`` holds their connections. It is set before the first request.
 
-    ``on_lost`` is called with the destination of a connection that its broker has ended.
+    ``on_peer_closed`` is called with the destination of a connection that its broker has ended.
     """
 
     def __init__(self, env: NodeEnv, config: NodeConfig, protection: Protection) -> None:
         self.nursery: trio.Nursery | None = None
-        self.on_lost: OnLost | None = None
+        self.on_peer_closed: OnPeerClosed | None = None
         self._env = env
         self._config = config
         self._protection = protection
@@ -51,7 +51,7 @@ class Peers:
         """Return the pool of all requests to brokers."""
         if self._of_all is None:
             self._of_all = self._new_pool(
-                self._settings(), self._protection.between_brokers, self.on_lost
+                self._settings(), self._protection.between_brokers, self.on_peer_closed
             )
         return self._of_all
 
@@ -88,12 +88,17 @@ class Peers:
         return self._of_quorum
 
     def _new_pool(
-        self, settings: "RpcSettings", security: "Security | None", on_lost: "OnLost | None" = None
+        self,
+        settings: "RpcSettings",
+        security: "Security | None",
+        on_peer_closed: "OnPeerClosed | None" = None,
     ) -> "ConnectionPool":
         from log_service.rpc.pool import ConnectionPool  # noqa: PLC0415 - as above
 
         assert self.nursery is not None, "the node runs before it asks others"
-        return ConnectionPool(self._env, settings, self.nursery, security, on_lost=on_lost)
+        return ConnectionPool(
+            self._env, settings, self.nursery, security, on_peer_closed=on_peer_closed
+        )
 
 
 def destination_of(

@@ -363,7 +363,7 @@ class AddressRates:
             plain_address(part.name): rate for part, rate in rates.items() if rate is not None
         }
 
-    def hold_back(self, host: str, now_ms: int) -> int:
+    def refusal_delay_ms(self, host: str, now_ms: int) -> int:
         """Count a new connection. Return for how many ms to keep it open before it is closed.
 
         0 means that the connection is accepted. A refused connection is not counted.

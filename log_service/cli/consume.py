@@ -52,7 +52,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class ReadRange:
     """The start and the end of reading. With ``is_ended`` it ends at the present end offsets."""
 
     partitions: tuple[int, ...]
@@ -211,7 +211,9 @@ async def consume(
     )
     render = with_markers(render) if control else render
     limits = Limits(max_records=max_records, timeout_s=timeout_s, ends=None)
-    places = Places(partitions=partitions, offset=offset, from_time=from_time, is_ended=exit_at_end)
+    places = ReadRange(
+        partitions=partitions, offset=offset, from_time=from_time, is_ended=exit_at_end
+    )
     settings = {"group_id": group_id, "group_protocol": group_protocol or "classic"}
     settings |= reading_settings(given)
     async with open_renderer(registry, render, is_verbose=verbose) as render_all:
@@ -225,7 +227,7 @@ async def consume_topics(  # noqa: PLR0917 - the parts of one command
     bootstrap_servers: str,
     names: Sequence[str],
     settings: Mapping[str, Any],
-    places: Places,
+    places: ReadRange,
     render: RenderAll,
     limits: Limits,
 ) -> None:

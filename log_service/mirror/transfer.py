@@ -261,7 +261,7 @@ class Transfer:
                 where = TopicPartition(record.topic, record.partition)
                 sent.setdefault(where, []).append((record.offset, await self._send(record)))
             await self._producer.flush()
-            moved = self._progress_behind(records, positions, sent)
+            moved = self._progress_after(records, positions, sent)
             self._require_same_targets({where.topic for where in moved})
             await self._send_progress(moved)
         return moved
@@ -294,7 +294,7 @@ class Transfer:
                 raise RecordRefusedError(record.topic, error) from error
             raise
 
-    def _progress_behind(
+    def _progress_after(
         self,
         records: Sequence[ConsumerRecord],
         positions: Mapping[TopicPartition, int],

@@ -49,7 +49,7 @@ class _Waiter:
 class AddressRates(Protocol):
     """Limits on how often addresses may connect (KIP-612)."""
 
-    def hold_back(self, host: str, now_ms: int) -> int:
+    def refusal_delay_ms(self, host: str, now_ms: int) -> int:
         """Count a new connection, and return for how many ms to keep it open before it is closed.
 
         0 accepts the connection.
@@ -125,12 +125,14 @@ class ServerBudget:
                 delay_ms = max(delay_ms, due_ms - now_ms)
         return delay_ms
 
-    def hold_back(self, host: str, now_ms: int) -> int:
+    def refusal_delay_ms(self, host: str, now_ms: int) -> int:
         """Count a new connection. Return for how many ms to keep it open before it is closed.
 
         This holds off addresses that connect too often. 0 accepts the connection.
         """
-        return 0 if self.address_rates is None else self.address_rates.hold_back(host, now_ms)
+        return (
+            0 if self.address_rates is None else self.address_rates.refusal_delay_ms(host, now_ms)
+        )
 
     def add_connection(self, host: str, listener_name: str) -> str | None:
         """Count a new connection. Return None, or the reason why it must be closed.

@@ -214,9 +214,11 @@ class Server:
                 continue
             pause_s = MIN_ACCEPT_PAUSE_S
             await self._pace(stream)
-            delay_ms = self._budget.hold_back(stream.peer_host, self._env.clock.monotonic_ms())
+            delay_ms = self._budget.refusal_delay_ms(
+                stream.peer_host, self._env.clock.monotonic_ms()
+            )
             if delay_ms > 0:
-                self._hold_back(stream, delay_ms, nursery)
+                self._refuse_later(stream, delay_ms, nursery)
             else:
                 self._admit(stream, nursery)
 
@@ -233,7 +235,7 @@ class Server:
                 stream.close()
                 raise
 
-    def _hold_back(self, stream: Connection, delay_ms: int, nursery: trio.Nursery) -> None:
+    def _refuse_later(self, stream: Connection, delay_ms: int, nursery: trio.Nursery) -> None:
         """Keep a connection open for a while, then close it: its address connects too often.
 
         Its client does not connect again before that. The connection is closed at once if too many

@@ -303,15 +303,14 @@ class RaftDriver:
         await self._drain()
         await self._env.files.run_in_pool(self.log.note_synced)
 
-    async def hand_over(self, deadline_ms: int) -> None:
+    async def hand_over(self, timeout_ms: int) -> None:
         """Resign if this node leads other voters, and wait for another leader.
 
-        The wait takes at most ``deadline_ms`` milliseconds. Call this method while ``run`` is
-        running.
+        The wait takes at most ``timeout_ms``. Call this method while ``run`` is running.
         """
         self._post(ShutdownBegan())
         if self.is_leader and not self.is_only_voter:
-            with trio.move_on_after(deadline_ms / 1_000):
+            with trio.move_on_after(timeout_ms / 1_000):
                 while self.leader_id in {NO_LEADER, self._node_id} and not self.is_majority_gone:
                     with trio.move_on_after(0.1):
                         await self._leader_changed.wait()

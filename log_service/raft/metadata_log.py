@@ -100,7 +100,7 @@ class MetadataLog:
         )
         self._check_indexes()
         if newest is not None and self._is_behind(newest):
-            self._begin_behind(newest)
+            self._restart_at(newest)
         return snapshot
 
     def _check_indexes(self) -> None:
@@ -144,7 +144,7 @@ class MetadataLog:
             newest.epoch == epoch and newest.end_offset > self.log.log_end_offset
         )
 
-    def _begin_behind(self, snapshot_id: SnapshotId) -> None:
+    def _restart_at(self, snapshot_id: SnapshotId) -> None:
         """Empty the log, and begin it again at the end of a snapshot.
 
         Recovery point 0 is written first, because nothing in the log counts as durable any more.
@@ -348,7 +348,7 @@ class MetadataLog:
         self._files.rename(temporary, path)
         self._files.sync_directory(self.path)
         self.snapshots = sorted({*self.snapshots, change.snapshot_id})
-        self._begin_behind(change.snapshot_id)
+        self._restart_at(change.snapshot_id)
         return snapshot
 
     def _slice_file(self, change: StoreSlice) -> File:

@@ -263,14 +263,14 @@ def _places(buffers: Iterable[Buffer], *, is_crc_checked: bool) -> Iterator[_Pla
         view = memoryview(buffer)
         found = list(iterate_headers(buffer, is_torn_tail_ok=True))
         if damaged is not None and found:
-            yield replace(damaged, next_base=_base_behind(damaged.header, found[0][1]))
+            yield replace(damaged, next_base=_base_after(damaged.header, found[0][1]))
             damaged = None
         for number, (position, header) in enumerate(found, 1):
             place = _Place(
                 view=view,
                 position=position,
                 header=header,
-                next_base=_base_behind(header, found[number][1]) if number < len(found) else None,
+                next_base=_base_after(header, found[number][1]) if number < len(found) else None,
                 is_damaged=is_crc_checked
                 and not is_crc_valid(view[position : position + header.size_bytes]),
             )
@@ -282,6 +282,6 @@ def _places(buffers: Iterable[Buffer], *, is_crc_checked: bool) -> Iterator[_Pla
         yield damaged
 
 
-def _base_behind(header: BatchHeader, following: BatchHeader) -> int | None:
+def _base_after(header: BatchHeader, following: BatchHeader) -> int | None:
     """Return the base offset of the next batch, or None if it is not above this batch's."""
     return following.base_offset if following.base_offset > header.base_offset else None

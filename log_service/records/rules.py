@@ -70,7 +70,7 @@ class SchemaRules(Protocol):
     def parts(self) -> tuple[bool, ...]:
         """The checked parts of a record: True for its key, False for its value."""
 
-    def verdict(self, name: SchemaName, *, is_key: bool) -> str | None:
+    def decision(self, name: SchemaName, *, is_key: bool) -> str | None:
         """Return "" if a schema is accepted, the reason if it is refused, or None if unknown."""
 
 

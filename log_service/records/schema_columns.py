@@ -111,7 +111,7 @@ def _check_ids(
         text = f"a batch names {len(different)} schemas; at most {MAX_SCHEMAS} are looked up"
         raise KafkaError(ErrorCode.INVALID_RECORD, text)
     for schema_id in different:
-        reason = schemas.verdict(schema_id, is_key=is_key)
+        reason = schemas.decision(schema_id, is_key=is_key)
         if reason is None:
             faults.want(schema_id, is_key=is_key)
         elif reason:

@@ -89,7 +89,7 @@ def refusal_of(faults: RecordFaults, name: SchemaName | None, *, is_key: bool) -
     """
     schemas = faults.schemas
     assert schemas is not None, "only a log that asks for schemas checks them"
-    reason = nameless(is_key=is_key) if name is None else schemas.verdict(name, is_key=is_key)
+    reason = nameless(is_key=is_key) if name is None else schemas.decision(name, is_key=is_key)
     if reason is None:
         assert name is not None, "a record without a name is refused"
         faults.want(name, is_key=is_key)

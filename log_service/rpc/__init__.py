@@ -9,7 +9,7 @@ of them opens a connection itself.
   Its ``Security`` adds TLS and SASL.
 - ``versions``: chooses the version of each request. ``retry``: repeats failed attempts, with pauses
   between them.
-- ``misfits``: finds out why a listener ends fresh connections without a response. ``hello``: the
-  first bytes of a TLS handshake, to which every TLS listener responds.
+- ``listener_checks``: finds out why a listener ends fresh connections without a response.
+  ``hello``: the first bytes of a TLS handshake, to which every TLS listener responds.
 - ``channel``: frames over one byte stream, with their correlation ids, deadlines and limits.
 """

@@ -58,7 +58,8 @@ class RpcSettings:
     """The limits of connections and requests. ``client_id`` names the sender to the node.
 
     ``is_asking`` says whether to find out which protocol a listener speaks that ends connections
-    without an error (``misfits``). Clients do, because their security settings may be wrong.
+    without an error (``listener_checks``). Clients do, because their security settings may be
+    wrong.
 
     A response longer than ``long_frame_bytes`` is decoded in another thread, because a megabyte of
     small elements takes 0.1 s. Responses with records are always decoded by the task that

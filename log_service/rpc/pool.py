@@ -30,7 +30,7 @@ from log_service.rpc.connection import (
     Security,
     open_connection,
 )
-from log_service.rpc.misfits import (
+from log_service.rpc.listener_checks import (
     ENDS_BEFORE_QUESTION,
     QUESTION_INTERVAL_MS,
     Question,
@@ -41,7 +41,7 @@ from log_service.rpc.misfits import (
 
 R = TypeVar("R", bound=Message)
 
-OnLost = Callable[[Destination], None]
+OnPeerClosed = Callable[[Destination], None]
 """Called with the destination of a connection that its peer has ended."""
 
 logger = logging.getLogger(__name__)
@@ -76,11 +76,11 @@ class NodeChannel:
         nursery: trio.Nursery,
         *,
         security: Security | None,
-        on_lost: OnLost | None = None,
+        on_peer_closed: OnPeerClosed | None = None,
         is_proven: Callable[[], bool] = lambda: False,
     ) -> None:
         self.destination = destination
-        self._on_lost = on_lost
+        self._on_lost = on_peer_closed
         self._is_proven = is_proven
         self.opened_total = 0
         self.failed_total = 0
@@ -202,7 +202,7 @@ class NodeChannel:
     async def _ask_what_it_speaks(self) -> None:
         """Test which protocol the node speaks, if its last connections ended without a response.
 
-        Does nothing unless a test is due (``is_asking``, ``misfits``).
+        Does nothing unless a test is due (``is_asking``, ``listener_checks``).
 
         Raises:
             KafkaError: the listener speaks another protocol.
@@ -303,11 +303,11 @@ class ConnectionPool:
         nursery: trio.Nursery,
         security: Security | None = None,
         *,
-        on_lost: OnLost | None = None,
+        on_peer_closed: OnPeerClosed | None = None,
     ) -> None:
         self._env = env
         self._settings = settings
-        self._on_lost = on_lost
+        self._on_lost = on_peer_closed
         self._nursery = nursery
         self._security = security
         self._channels: dict[Destination, NodeChannel] = {}
@@ -354,7 +354,7 @@ class ConnectionPool:
                 self._settings,
                 self._nursery,
                 security=self._security,
-                on_lost=self._on_lost,
+                on_peer_closed=self._on_lost,
                 is_proven=lambda: self.opened_total > 0,
             )
             self._channels[destination] = channel

@@ -28,7 +28,7 @@ from orchestration.resources.lake import LakeResource
 from orchestration.topics.inputs import input_name
 from orchestration.transforms import on_fresh_inputs, table_key
 from orchestration.transforms.dagster_views.address import table_address
-from orchestration.values.times import untellable_rows
+from orchestration.values.times import rows_beyond_years
 
 SQL_PREFIX = "sql"
 VERSIONS_TABLE, SHAPES_TABLE = "tidelog_versions", "tidelog_shapes"
@@ -247,7 +247,7 @@ def _insert_all(connection: sa.Connection, declared: sa.Table, rows: pa.Table) -
 
     :raises SqlError: too many rows cannot be held.
     """
-    unheld = untellable_rows(rows)
+    unheld = rows_beyond_years(rows)
     refused = [
         f"the column {column} has a time beyond the years 1 to 9999" for column in unheld.values()
     ]

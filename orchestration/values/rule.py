@@ -17,7 +17,7 @@ PLAIN = Reading()
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class Example:
     """An example: a field's JSON text with its ``value`` in the column, or its ``fault``.
 
     In the reason of a dead letter the fault comes after the field's name.
@@ -39,34 +39,34 @@ _UNSCALED = "DECIMAL(12,2): with decimals='base64' it is the base64 of its unsca
 _YEARS = "TIMESTAMP: its year is not one of 1 to 9999"
 
 
-def _refused(fault: str, *texts: str) -> tuple[Form, ...]:
-    return tuple(Form(text, fault=fault) for text in texts)
+def _refused(fault: str, *texts: str) -> tuple[Example, ...]:
+    return tuple(Example(text, fault=fault) for text in texts)
 
 
-RULE: Mapping[str, tuple[Form, ...]] = {
-    "BOOLEAN": (Form("true", value=True), Form("null"), *_refused("BOOLEAN", '"true"', "1")),
+RULE: Mapping[str, tuple[Example, ...]] = {
+    "BOOLEAN": (Example("true", value=True), Example("null"), *_refused("BOOLEAN", '"true"', "1")),
     "INT": (
-        Form("5", 5),
-        Form("-2147483648", -2147483648),
+        Example("5", 5),
+        Example("-2147483648", -2147483648),
         *_refused("INT", "2147483648", "5.0", "5e0", '"5"', "true"),
     ),
     "DOUBLE": (
-        Form("5", 5.0),
-        Form("1e3", 1000.0),
-        Form("1e-400", 0.0),
+        Example("5", 5.0),
+        Example("1e3", 1000.0),
+        Example("1e-400", 0.0),
         *_refused("DOUBLE", "1e400", '"5"', '"NaN"'),
     ),
-    "FLOAT": (Form("0.5", 0.5), *_refused("FLOAT", "1e39", '"0.5"')),
+    "FLOAT": (Example("0.5", 0.5), *_refused("FLOAT", "1e39", '"0.5"')),
     "STRING": (
-        Form('"a"', "a"),
-        Form(r'"\ud83d\ude00"', "\U0001f600"),
+        Example('"a"', "a"),
+        Example(r'"\ud83d\ude00"', "\U0001f600"),
         *_refused("STRING", "5", "true", "{}", r'"\ud800"'),
     ),
     "DECIMAL(12,2)": (
-        Form("7.5", Decimal("7.50")),
-        Form('"7.50"', Decimal("7.50")),
-        Form("1.5000", Decimal("1.50")),
-        Form('"1e3"', Decimal("1000.00")),
+        Example("7.5", Decimal("7.50")),
+        Example('"7.50"', Decimal("7.50")),
+        Example("1.5000", Decimal("1.50")),
+        Example('"1e3"', Decimal("1000.00")),
         *_refused(
             "DECIMAL(12,2)",
             '"7,50"',
@@ -82,23 +82,23 @@ RULE: Mapping[str, tuple[Form, ...]] = {
             "true",
         ),
         *_refused(_FINE, "12.345", '"12.345"', "1e-9"),
-        Form("12.345", Decimal("12.35"), reading=UP),
-        Form("1e-9", Decimal("0.00"), reading=UP),
-        Form('"AfQ="', Decimal("5.00"), reading=UNSCALED),
-        Form('"/w=="', Decimal("-0.01"), reading=UNSCALED),
-        Form('"1234"', Decimal("-26588.24"), reading=UNSCALED),
-        *(Form(text, fault=_UNSCALED, reading=UNSCALED) for text in ("5.00", '"5.00"', '""')),
-        Form('"AOjUpRAA"', fault="DECIMAL(12,2)", reading=UNSCALED),
+        Example("12.345", Decimal("12.35"), reading=UP),
+        Example("1e-9", Decimal("0.00"), reading=UP),
+        Example('"AfQ="', Decimal("5.00"), reading=UNSCALED),
+        Example('"/w=="', Decimal("-0.01"), reading=UNSCALED),
+        Example('"1234"', Decimal("-26588.24"), reading=UNSCALED),
+        *(Example(text, fault=_UNSCALED, reading=UNSCALED) for text in ("5.00", '"5.00"', '""')),
+        Example('"AOjUpRAA"', fault="DECIMAL(12,2)", reading=UNSCALED),
     ),
     "TIMESTAMP": (
-        Form('"2026-01-31T12:00:00Z"', NOON),
-        Form('"2026-01-31 12:00"', NOON),
-        Form('"2026-01-31T14:00:00+02:00"', NOON),
-        Form('"2026-01-31T12:00:00.0000009Z"', NOON),
-        Form('"2026-01-31"', NOON.replace(hour=0)),
-        Form("1769860800", NOON),
-        Form("1769860800000", NOON, reading=MS),
-        Form('"2026-01-31T12:00:00Z"', NOON, reading=MS),
+        Example('"2026-01-31T12:00:00Z"', NOON),
+        Example('"2026-01-31 12:00"', NOON),
+        Example('"2026-01-31T14:00:00+02:00"', NOON),
+        Example('"2026-01-31T12:00:00.0000009Z"', NOON),
+        Example('"2026-01-31"', NOON.replace(hour=0)),
+        Example("1769860800", NOON),
+        Example("1769860800000", NOON, reading=MS),
+        Example('"2026-01-31T12:00:00Z"', NOON, reading=MS),
         *_refused(
             _TIME,
             '"10:30"',
@@ -113,22 +113,22 @@ RULE: Mapping[str, tuple[Form, ...]] = {
         *_refused("TIMESTAMP", "1769860800.5", "true"),
     ),
     "TIMESTAMP_NTZ": (
-        Form('"2026-01-31T12:00:00"', NOON.replace(tzinfo=None)),
+        Example('"2026-01-31T12:00:00"', NOON.replace(tzinfo=None)),
         *_refused(_LOCAL, '"2026-01-31T12:00:00Z"', '"10:30"', '"2026"', "1769860800"),
     ),
     "DATE": (
-        Form('"2026-01-31"', date(2026, 1, 31)),
+        Example('"2026-01-31"', date(2026, 1, 31)),
         *_refused(_DAY, '"2026-01-31T12:00:00Z"', '"20260131"', '"2026-01"', '"2026"', "20484"),
     ),
     "BINARY": (
-        Form('"YWI="', b"ab"),
+        Example('"YWI="', b"ab"),
         *_refused("BINARY: bytes are written in base64", '"YWI"', '"a b="', "5"),
     ),
-    "ARRAY<INT>": (Form("[1, null]", [1, None]), *_refused("ARRAY<INT>", "1", "{}")),
-    "MAP<STRING,INT>": (Form('{"k": 1}', [("k", 1)]), *_refused("MAP<STRING,INT>", "[]", '"k"')),
+    "ARRAY<INT>": (Example("[1, null]", [1, None]), *_refused("ARRAY<INT>", "1", "{}")),
+    "MAP<STRING,INT>": (Example('{"k": 1}', [("k", 1)]), *_refused("MAP<STRING,INT>", "[]", '"k"')),
     "STRUCT<n: INT>": (
-        Form('{"n": 1, "other": 2}', {"n": 1}),
-        Form("{}", {"n": None}),
+        Example('{"n": 1, "other": 2}', {"n": 1}),
+        Example("{}", {"n": None}),
         *_refused("STRUCT<n: INT>", "[]", "1"),
     ),
 }
@@ -162,5 +162,5 @@ def _declared(name: str, value: str | None) -> str:
     return f'{name}="{value}"' if value else ""
 
 
-def _outcome(form: Form) -> str:
+def _outcome(form: Example) -> str:
     return f"`{form.value}`" if form.fault is None else f"dead letter: field is not {form.fault}"

@@ -62,7 +62,7 @@ def is_in_years_of_python(one: pa.Scalar) -> bool:
     return True
 
 
-def untellable_rows(rows: pa.Table) -> dict[int, str]:
+def rows_beyond_years(rows: pa.Table) -> dict[int, str]:
     """Return the numbers of rows with a time beyond the years 1 to 9999, each with its column."""
     found: dict[int, str] = {}
     for name, column in zip(rows.column_names, rows.columns, strict=True):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orchestration.values.times import untellable_rows
+from orchestration.values.times import rows_beyond_years
 
 NO_NUMBER = "is NaN or infinite, which JSON has no number for"
 NO_TIME = "is a time beyond the years 1 to 9999"
@@ -20,7 +20,7 @@ def unwritten_rows(rows: pa.Table) -> dict[int, str]:
 
     The fault names the column: ``amount is NaN or infinite, ...``.
     """
-    found = {number: f"{name} {NO_TIME}" for number, name in untellable_rows(rows).items()}
+    found = {number: f"{name} {NO_TIME}" for number, name in rows_beyond_years(rows).items()}
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         if not _all_finite(column):
             places = (

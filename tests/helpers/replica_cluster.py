@@ -30,7 +30,7 @@ from log_service.broker.produced_counts import ProducedCounts
 from log_service.broker.registry import REGISTRY
 from log_service.broker.requests.call import Side
 from log_service.broker.requests.pipeline import Pipeline, new_meters
-from log_service.broker.requests.produce_lines import ProduceLines
+from log_service.broker.requests.produce_queues import ProduceQueues
 from log_service.broker.timer_task import TimerTask
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import TimerQueue
@@ -169,7 +169,7 @@ class ReplicaNode(Asking):
             "logs": self.logs,
             "replicas": self.replicas,
             "controller": FakeController(),
-            "produce_lines": ProduceLines(),
+            "produce_queues": ProduceQueues(),
             "produced": ProducedCounts(),
             "fetch_sessions": FetchSessionCache(self.config.fetch, Random(self.node_id)),
             "telemetry": ClientTelemetry(

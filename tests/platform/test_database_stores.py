@@ -23,7 +23,7 @@ from orchestration.marts.database_copy import SqlError, replace_table
 from orchestration.offsets.planning import Checkpoint, ProgressError
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.resources.database import open_engine
-from orchestration.rows.latest import Held, newest
+from orchestration.rows.latest import TableState, newest
 from orchestration.transforms.to_database import bulk, duckdb_store, sql_store
 from orchestration.transforms.to_database.stores import Batch, Store
 from tests.platform.databases import KINDS, OWNER, Database, database
@@ -113,7 +113,7 @@ def commit_changes(store: Store, start: int, data: pa.Table, deleted: pa.Table) 
     )
     with store.writer() as writer:
         found, remembered = writer.held(keys, places)
-        held = Held(snapshot=found, deletions=remembered)
+        held = TableState(snapshot=found, deletions=remembered)
         changes = newest(data, deleted.select(names), ["id"], held, "T", log_starts={0: 0})
         writer.commit(
             batch(start, start + 10, changes.rows, changes=changes, keys=keys, log_starts={0: 0})

@@ -373,7 +373,7 @@ def cleaner_families(sources: MetricsSources) -> Iterator[Family]:
     cleaner, directories = sources.logs.cleaner, sources.logs.directories
     last = cleaner.last_outcome
     recopied = 100 * last.bytes_after / last.bytes_before if last.bytes_before else 0
-    since_ms = sources.now_ms() - cleaner.looked_ms
+    since_ms = sources.now_ms() - cleaner.checked_ms
     yield gauge(
         "kafka_log_logcleaner_cleaner_recopy_percent",
         "Share of the last cleaned log that was kept, 0 to 100.",

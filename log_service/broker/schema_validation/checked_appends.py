@@ -6,7 +6,7 @@ A schema is known while the node remembers that the registry has accepted or ref
 from collections.abc import Callable
 from uuid import UUID
 
-from log_service.broker.schema_validation.topic_verdicts import TopicVerdicts
+from log_service.broker.schema_validation.topic_decisions import TopicDecisions
 from log_service.common.errors import KafkaError
 from log_service.common.steps import finish
 from log_service.records.rules import UnknownSchemasError
@@ -24,7 +24,7 @@ class CheckedAppends:
     """
 
     def __init__(
-        self, replicas: ReplicaManager, schemas_of: Callable[[Partition], TopicVerdicts | None]
+        self, replicas: ReplicaManager, schemas_of: Callable[[Partition], TopicDecisions | None]
     ) -> None:
         self._replicas = replicas
         self._schemas_of = schemas_of

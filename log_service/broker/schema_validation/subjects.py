@@ -13,7 +13,7 @@ MAX_SHOWN_NAMES: Final = 3
 class SubjectRule(NamedTuple):
     """Decides which subjects accept a schema for the keys or the values of one topic.
 
-    It is a tuple, because it is part of a key of ``Verdicts``.
+    It is a tuple, because it is part of a key of ``Decisions``.
     """
 
     topic: str

@@ -1,13 +1,13 @@
 """Asks a schema registry whether it accepts the schemas that batches name.
 
 Decides how many requests are sent, and how long a batch waits. If no response comes, its producer
-gets REQUEST_TIMED_OUT and sends the batch again. A verdict is the registry's decision on a schema.
+gets REQUEST_TIMED_OUT and sends the batch again. A decision is the registry's decision on a schema.
 It accepts the schema, or refuses it with a reason.
 
 Invariants: at most one request about a schema is in progress. At most ``MAX_ASKED_AT_ONCE``
 requests are in progress in all, and ``MAX_ASKED_PER_SECOND`` begin for a topic, whatever its
 producers send. While the registry does not respond, one request per ``PAUSE_MS`` tries it. A batch
-is never accepted without a verdict of the registry.
+is never accepted without a decision of the registry.
 """
 
 import logging
@@ -18,10 +18,10 @@ from typing import Final
 import trio
 
 from log_service.broker.schema_validation.checked_appends import CheckedAppends
+from log_service.broker.schema_validation.decisions import Decisions, Key
 from log_service.broker.schema_validation.registry import RegistryUnavailableError, SchemaRegistry
 from log_service.broker.schema_validation.subjects import SubjectRule
-from log_service.broker.schema_validation.topic_verdicts import TopicVerdicts, subject_rules
-from log_service.broker.schema_validation.verdicts import Key, Verdicts
+from log_service.broker.schema_validation.topic_decisions import TopicDecisions, subject_rules
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.records.rules import NamedSchema, SchemaName
@@ -29,7 +29,7 @@ from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import ReplicaManager
 
 MAX_WAIT_MS: Final = 5_000
-"""How long a batch waits for verdicts on its schemas."""
+"""How long a batch waits for decisions on its schemas."""
 MAX_ASKED_AT_ONCE: Final = 4
 MAX_ASKED_PER_SECOND: Final = 100
 """The most requests to the registry per second for a topic. Keys and values count separately."""
@@ -58,7 +58,7 @@ class SchemaValidation:
     def __init__(self, registry: SchemaRegistry, clock: Clock) -> None:
         self._registry = registry
         self._clock = clock
-        self.verdicts = Verdicts()
+        self.decisions = Decisions()
         self.counts = SchemaCounts()
         self._asking: dict[Key, trio.Event] = {}
         self._turns = trio.CapacityLimiter(MAX_ASKED_AT_ONCE)
@@ -67,14 +67,14 @@ class SchemaValidation:
         self._pause_until_ms = 0
 
     def __repr__(self) -> str:
-        return f"<SchemaValidation {self.verdicts!r} asking={len(self._asking)}>"
+        return f"<SchemaValidation {self.decisions!r} asking={len(self._asking)}>"
 
     def checked_appends(self, replicas: ReplicaManager) -> CheckedAppends:
         """Return a layer above ``replicas`` that checks the schemas of batches first."""
         return CheckedAppends(replicas, self.schemas_of)
 
-    def schemas_of(self, partition: Partition) -> TopicVerdicts | None:
-        """Return the verdicts on a topic's schemas, or None if the topic is not validated.
+    def schemas_of(self, partition: Partition) -> TopicDecisions | None:
+        """Return the decisions on a topic's schemas, or None if the topic is not validated.
 
         Raises:
             KafkaError: as ``Partition.served_log``.
@@ -85,21 +85,21 @@ class SchemaValidation:
         self.counts.checked_batches += 1
         rules = subject_rules(partition.topic_partition.topic, config)
         now_ms = self._clock.monotonic_ms()
-        return TopicVerdicts(rules=rules, verdicts=self.verdicts, now_ms=now_ms)
+        return TopicDecisions(rules=rules, decisions=self.decisions, now_ms=now_ms)
 
     def deadline_ms(self, timeout_ms: int) -> int:
-        """Return until when a batch may wait for verdicts, in monotonic milliseconds.
+        """Return until when a batch may wait for decisions, in monotonic milliseconds.
 
         ``timeout_ms`` is the time that the batch's producer waits for the response.
         """
         return self._clock.monotonic_ms() + min(max(timeout_ms, 0), MAX_WAIT_MS)
 
     async def learn(
-        self, schemas: TopicVerdicts, names: Collection[NamedSchema], deadline_ms: int
+        self, schemas: TopicDecisions, names: Collection[NamedSchema], deadline_ms: int
     ) -> KafkaError | None:
-        """Ask the registry about schemas, and wait for the verdicts.
+        """Ask the registry about schemas, and wait for the decisions.
 
-        Return None if all verdicts are known by then, else the error for the batch.
+        Return None if all decisions are known by then, else the error for the batch.
         """
         wanted = [(schemas.rules[named.is_key], named.name) for named in names]
         left_ms = deadline_ms - self._clock.monotonic_ms()
@@ -109,8 +109,8 @@ class SchemaValidation:
                     nursery.start_soon(self._ask_once, rule, name)
         now_ms = self._clock.monotonic_ms()
         is_all = all(
-            self.verdicts.of(rule, name, now_ms) is not None
-            or self.verdicts.renew(rule, name, now_ms)
+            self.decisions.of(rule, name, now_ms) is not None
+            or self.decisions.renew(rule, name, now_ms)
             for rule, name in wanted
         )
         return None if is_all else self._missing()
@@ -161,7 +161,7 @@ class SchemaValidation:
             self.counts.refused += 1
         else:
             self.counts.accepted += 1
-        self.verdicts.note(rule, name, fault, now_ms)
+        self.decisions.note(rule, name, fault, now_ms)
 
     async def _fault(self, rule: SubjectRule, name: SchemaName) -> str:
         """Ask the registry about a schema. Return the reason why it is refused, or an empty text.

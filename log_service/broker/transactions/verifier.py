@@ -2,7 +2,7 @@
 
 Decides which coordinator is asked, and in which order. The log decides which verification an append
 needs then (``storage.verifications``). The handlers decide the client's error after a refusal
-(``transactions.verdicts``).
+(``transactions.response_errors``).
 
 A coordinator of this node mostly responds at once, and the request continues at once. Otherwise the
 request waits. A producer sends its batches one after the other without waiting for responses.
@@ -30,7 +30,7 @@ import trio
 
 from log_service.broker.peers import destination_of
 from log_service.broker.requests.call import Deferred, StartTask
-from log_service.broker.transactions.verdicts import Asker, request_error
+from log_service.broker.transactions.response_errors import Asker, request_error
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.java_hashing import hashed_partition
@@ -102,7 +102,7 @@ class Question:
 
 
 @dataclass(slots=True)
-class Verdict:
+class VerificationResult:
     """The result of a verification, by partition.
 
     ``shown`` has the verification that an append must show to the partition's log. ``errors`` has
@@ -122,7 +122,7 @@ class Verdict:
         ]
 
 
-Act = Callable[[Verdict], None]
+Act = Callable[[VerificationResult], None]
 
 
 class _Asked:
@@ -165,14 +165,14 @@ class _Standing:
     """A request in the queue of its transactional id.
 
     It waits for the end of the previous transaction until ``deadline_ms``. ``begun`` is set for the
-    request that began the queue: its verdict so far, and its question.
+    request that began the queue: its result so far, and its question.
     """
 
     question: Question
     act: Act
     deferred: Deferred
     deadline_ms: int
-    begun: tuple[Verdict, _Asked] | None = None
+    begun: tuple[VerificationResult, _Asked] | None = None
 
 
 class TransactionVerifier:
@@ -228,16 +228,16 @@ class TransactionVerifier:
         closes.
         """
         line = self._lines.get(question.transactional_id)
-        verdict, unasked = Verdict(), list[TopicPartition]()
+        result, unasked = VerificationResult(), list[TopicPartition]()
         if line is None:
-            verdict = self._begin(question)
-            unasked = verdict.unasked
+            result = self._begin(question)
+            unasked = result.unasked
             if not unasked:
-                act(verdict)
+                act(result)
                 return
         if self._held_bytes and self._held_bytes + question.held_bytes > MAX_HELD_BYTES:
             act(
-                Verdict(
+                VerificationResult(
                     errors=dict.fromkeys(question.sequences, ErrorCode.COORDINATOR_NOT_AVAILABLE)
                 )
             )
@@ -248,9 +248,9 @@ class TransactionVerifier:
         if line is None:
             asked = self._ask(standing, unasked)
             if asked.done.is_set() and not _must_ask_again(question, asked):
-                act(self._settled(question, verdict, asked))
+                act(self._settled(question, result, asked))
                 return
-            standing.begun = verdict, asked
+            standing.begun = result, asked
             line = self._lines[question.transactional_id] = deque()
             self._start_task(self._work_off, question.transactional_id, line)
         question.keep()
@@ -262,9 +262,9 @@ class TransactionVerifier:
         try:
             while line:
                 standing = line[0]
-                verdict = await self._verdict_of(standing)
+                result = await self._result_of(standing)
                 try:
-                    standing.act(verdict)
+                    standing.act(result)
                 except Exception as error:  # noqa: BLE001 - a bug of ours, or a request without a response: its own connection pays
                     standing.deferred.fail(error)
                 line.popleft()
@@ -275,15 +275,15 @@ class TransactionVerifier:
 
     # Deciding
 
-    def _begin(self, question: Question) -> Verdict:
+    def _begin(self, question: Question) -> VerificationResult:
         """Begin the verification in each partition's log, and return what is known so far.
 
         The coordinator need not be asked about partitions in which the transaction is open already.
         """
-        verdict, is_version_2 = Verdict(), question.asker is Asker.ADDS
+        result, is_version_2 = VerificationResult(), question.asker is Asker.ADDS
         if not is_version_2 and not self.is_enabled:
-            verdict.shown = dict.fromkeys(question.sequences, UNCHECKED)
-            return verdict
+            result.shown = dict.fromkeys(question.sequences, UNCHECKED)
+            return result
         producer, now_ms = (question.producer_id, question.producer_epoch), self._clock.wall_ms()
         for where, sequence in question.sequences.items():
             try:
@@ -292,12 +292,12 @@ class TransactionVerifier:
                     *producer, sequence, is_version_2=is_version_2, now_ms=now_ms
                 )
             except KafkaError as error:
-                verdict.errors[where] = error.code
+                result.errors[where] = error.code
             else:
-                verdict.shown[where] = shown
-        return verdict
+                result.shown[where] = shown
+        return result
 
-    async def _verdict_of(self, standing: _Standing) -> Verdict:
+    async def _result_of(self, standing: _Standing) -> VerificationResult:
         """Return the coordinator's decision on the partitions of a request. Wait for it if needed.
 
         If the coordinator should add partitions, but is still ending the previous transaction, it
@@ -305,10 +305,10 @@ class TransactionVerifier:
         """
         question, asked = standing.question, None
         if standing.begun is not None:
-            verdict, asked = standing.begun
+            result, asked = standing.begun
         else:
-            verdict = self._begin(question)
-            if unasked := verdict.unasked:
+            result = self._begin(question)
+            if unasked := result.unasked:
                 asked = self._ask(standing, unasked)
         while asked is not None:
             await asked.done.wait()
@@ -319,19 +319,21 @@ class TransactionVerifier:
                 break
             self._note(asked)
             await trio.sleep(self._config.retry_backoff_ms / 1_000)
-            asked = self._ask(standing, verdict.unasked)
-        return self._settled(question, verdict, asked)
+            asked = self._ask(standing, result.unasked)
+        return self._settled(question, result, asked)
 
-    def _settled(self, question: Question, verdict: Verdict, asked: _Asked | None) -> Verdict:
-        """Return the verdict, after the coordinator's response was added to it."""
+    def _settled(
+        self, question: Question, result: VerificationResult, asked: _Asked | None
+    ) -> VerificationResult:
+        """Return the result, after the coordinator's response was added to it."""
         if asked is not None:
             self._note(asked)
-            verdict.errors.update(
+            result.errors.update(
                 {where: request_error(code, question.asker) for where, code in asked.errors.items()}
             )
         if not self.is_enabled:
-            verdict.shown = dict.fromkeys(verdict.shown, UNCHECKED)
-        return verdict
+            result.shown = dict.fromkeys(result.shown, UNCHECKED)
+        return result
 
     def _note(self, asked: _Asked) -> None:
         self.times.note(self._clock.monotonic_ns() - asked.began_ns)

@@ -169,7 +169,7 @@ async def read_range(
         response = None
     while position < end:
         if response is None or not response.records:
-            size_bytes = max_bytes if damaged is None else _bytes_behind(damaged, max_bytes)
+            size_bytes = max_bytes if damaged is None else _bytes_after(damaged, max_bytes)
             response = await fetch(position, size_bytes, is_waiting=True)
         cut = _cut(
             response, topic_partition, position, end, aborted, check_crcs=check_crcs, passed=damaged
@@ -378,7 +378,7 @@ def _checksum_error(topic_partition: TopicPartition, header: BatchHeader) -> Cor
     )
 
 
-def _bytes_behind(damaged: BatchHeader, max_bytes: int) -> int:
+def _bytes_after(damaged: BatchHeader, max_bytes: int) -> int:
     """Return a fetch size in bytes with room for other batches after a damaged one."""
     return max(max_bytes, DEFAULT_MAX_BYTES) + damaged.size_bytes
 
@@ -393,7 +393,7 @@ async def _next_base(fetch: _Fetch, damaged: BatchHeader, end: int) -> int:
     low, high = damaged.base_offset + 1, end
     is_more, probe = True, low
     while low < high:
-        response = await fetch(probe, _bytes_behind(damaged, 0))
+        response = await fetch(probe, _bytes_after(damaged, 0))
         headers = _headers_of(response)
         behind = [
             header.base_offset for header in headers if header.base_offset > damaged.base_offset

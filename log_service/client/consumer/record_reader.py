@@ -104,7 +104,7 @@ class RecordReader:
                 assert self._rows is not None
                 if self._read_rows(self._rows, taken, max_records):
                     self._rows = None
-                    self._move_behind(self._headers[self._next_batch - 1][1])
+                    self._move_past(self._headers[self._next_batch - 1][1])
             except RecordDeserializationError:
                 raise
             except KafkaError as error:
@@ -153,7 +153,7 @@ class RecordReader:
                 opened.append(batch)
                 size_bytes += batch.size_bytes
             elif not opened:
-                self._move_behind(header)
+                self._move_past(header)
         if not opened:
             return False
         self._opened = opened
@@ -245,7 +245,7 @@ class RecordReader:
             self._rows = self._rows_of(self._opened, self._topic_partition)
         else:
             self._rows, header = None, self._headers[self._next_batch - 1][1]
-        self._move_behind(header)
+        self._move_past(header)
 
     def _is_broken(self, batch: OpenBatch) -> bool:
         """Return whether an opened batch has unreadable records.
@@ -260,7 +260,7 @@ class RecordReader:
             return True
         return False
 
-    def _move_behind(self, header: BatchHeader) -> None:
+    def _move_past(self, header: BatchHeader) -> None:
         self.position, self.leader_epoch = header.next_offset, header.partition_leader_epoch
 
     def _is_visible(self, header: BatchHeader, last_offset: int) -> bool:

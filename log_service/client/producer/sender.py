@@ -1,6 +1,6 @@
 """Sends batches to the leaders of their partitions, and settles them with the responses.
 
-The sender checks the queues when a batch is full, has lingered, or was settled. ``verdicts``
+The sender checks the queues when a batch is full, has lingered, or was settled. ``batch_actions``
 decides what to do after each response. ``sequences`` numbers the batches, ``accumulator`` orders
 them.
 
@@ -29,11 +29,11 @@ from log_service.client.connections.cluster_metadata import SILENCE_MS, ClusterM
 from log_service.client.connections.cluster_view import NO_LEADER
 from log_service.client.metrics import ProducerMeter
 from log_service.client.producer.accumulator import NEVER_MS, Accumulator
+from log_service.client.producer.batch_actions import MOVED, BatchAction, action_on
 from log_service.client.producer.delivery import NO_OFFSET, ProducerBatch
 from log_service.client.producer.sequences import ProducerIdentity, Sequences
 from log_service.client.producer.transaction_errors import Step
 from log_service.client.producer.transaction_state import State, Transactions
-from log_service.client.producer.verdicts import MOVED, Verdict, verdict_of
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import NO_TOPIC_ID, TopicPartition
@@ -402,13 +402,13 @@ class Sender:
             return  # given up meanwhile
         accumulator = self._accumulator
         now_ms = self._now_ms()
-        verdict = verdict_of(
+        verdict = action_on(
             code,
             batch,
             is_first_outstanding=accumulator.queue_of(batch).is_first_outstanding(batch),
         )
         is_late = now_ms - batch.created_ms >= self._config.delivery_timeout_ms
-        if verdict is Verdict.COMPLETE:
+        if verdict is BatchAction.COMPLETE:
             accumulator.settle(batch)
             if self._sequences is not None and batch.has_sequence:
                 assert turn.connection is not None, "a response came over it"
@@ -431,11 +431,11 @@ class Sender:
         if code in MOVED and not is_leader_known:
             self._is_refresh_needed = True
         error = KafkaError(code, f"{batch.topic_partition}: {reason}")
-        if verdict is Verdict.FAIL or is_late:
+        if verdict is BatchAction.FAIL or is_late:
             accumulator.settle(batch)
             self._give_up(batch, error)
             return
-        if verdict is Verdict.SPLIT:
+        if verdict is BatchAction.SPLIT:
             self._meter.note_split()
             accumulator.split(batch)
             return
@@ -446,8 +446,8 @@ class Sender:
         if code is ErrorCode.CONCURRENT_TRANSACTIONS:
             pause_ms = min(pause_ms, CONCURRENT_BACKOFF_MS)
         accumulator.retry(batch, now_ms + pause_ms)
-        if verdict in {Verdict.NUMBER_ANEW, Verdict.NEW_IDENTITY}:
-            self._number_anew(batch, is_identity_lost=verdict is Verdict.NEW_IDENTITY)
+        if verdict in {BatchAction.NUMBER_ANEW, BatchAction.NEW_IDENTITY}:
+            self._number_anew(batch, is_identity_lost=verdict is BatchAction.NEW_IDENTITY)
 
     def _number_anew(self, batch: ProducerBatch, *, is_identity_lost: bool) -> None:
         assert self._sequences is not None, "only numbered batches get here"

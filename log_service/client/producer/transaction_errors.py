@@ -78,7 +78,7 @@ RETRIED = frozenset(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""Transient errors of requests to coordinators. ``verdicts`` has those of produce requests."""
+"""Transient errors of requests to coordinators. ``batch_actions`` has those of produce requests."""
 FATAL_FOR_BATCHES = frozenset(
     {
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,

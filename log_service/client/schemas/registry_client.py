@@ -39,7 +39,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class RegistryFace:
+class RegistryClientBase:
     """The base class of the async and the blocking client, with their settings and core."""
 
     def __init__(self, url: str | Iterable[str], settings: Mapping[str, Any]) -> None:
@@ -119,7 +119,7 @@ class _Flight:
         self.outcome: Outcome | None = None
 
 
-class SchemaRegistryClient(RegistryFace):
+class SchemaRegistryClient(RegistryClientBase):
     """Asks a schema registry, in tasks on trio or on asyncio. ``async with`` opens and closes it.
 
     Settings are those of ``RegistryClientSettings``, as keywords: Confluent's names in snake case,
@@ -236,7 +236,7 @@ class SchemaRegistryClient(RegistryFace):
     delete_version = awaited(RegistryCore.delete_version)
 
 
-class BlockingSchemaRegistryClient(RegistryFace):
+class BlockingSchemaRegistryClient(RegistryClientBase):
     """Asks a schema registry, in any thread. ``with`` opens and closes it.
 
     Settings and errors are those of ``SchemaRegistryClient``.

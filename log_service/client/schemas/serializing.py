@@ -18,7 +18,7 @@ from log_service.client.schemas.errors import SerializationError
 from log_service.client.schemas.exchange import Steps
 from log_service.client.schemas.registry_client import (
     BlockingSchemaRegistryClient,
-    RegistryFace,
+    RegistryClientBase,
     SchemaRegistryClient,
 )
 from log_service.client.schemas.registry_core import RegistryCore
@@ -29,7 +29,7 @@ from log_service.common.errors import ConfigError
 from log_service.records.record import RecordHeader
 from log_service.records.schema_names import header_name
 
-R_co = TypeVar("R_co", bound=RegistryFace, covariant=True)
+R_co = TypeVar("R_co", bound=RegistryClientBase, covariant=True)
 Encode = Callable[[Any], bytes]
 
 
@@ -306,7 +306,7 @@ class Serializing(ABC, Generic[R_co]):
         return writer.write
 
 
-def new_cache(registry: RegistryFace, *, is_latest_used: bool) -> BoundedCache[Any, Any]:
+def new_cache(registry: RegistryClientBase, *, is_latest_used: bool) -> BoundedCache[Any, Any]:
     """Return an empty cache. With ``is_latest_used``, entries expire as the latest version does."""
     ttl_s = registry.settings.cache_latest_ttl_sec if is_latest_used else float("inf")
     return registry.core.new_cache(ttl_s)

@@ -140,7 +140,7 @@ class AcquiredReader:
             return
         at, header = self._headers[self._next_batch]
         self._next_batch += 1
-        behind = self._base_behind(header)
+        behind = self._base_after(header)
         self._end = min(header.next_offset, behind)
         first = self._due[0][0]
         if first >= behind:
@@ -157,7 +157,7 @@ class AcquiredReader:
             self._skip_batch(self.unreadable)
             raise
 
-    def _base_behind(self, header: BatchHeader) -> int:
+    def _base_after(self, header: BatchHeader) -> int:
         """Return the base offset of the next batch, or the offset after all acquired ones."""
         if self._next_batch < len(self._headers):
             base_offset = self._headers[self._next_batch][1].base_offset

@@ -74,7 +74,7 @@ class FetchPlan:
     max_records: int
 
 
-class Desk(Protocol):
+class FetcherInterface(Protocol):
     """The interface through which lanes use the fetcher."""
 
     def wanted_of(self, node_id: int) -> Mapping[TopicPartition, TopicId]:
@@ -113,7 +113,7 @@ class Lane:
         cluster: ClusterMetadata,
         config: ShareConsumerConfig,
         member_id: str,
-        desk: Desk,
+        desk: FetcherInterface,
     ) -> None:
         self.node_id = node_id
         self.source = Source(self)

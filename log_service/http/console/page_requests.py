@@ -21,8 +21,8 @@ from log_service.http.console.browser_rules import PAGE_HEADERS
 from log_service.http.console.flow import FlowPart
 from log_service.http.console.history.sampler import Sampler
 from log_service.http.console.rendering import Pages
-from log_service.http.server.places import Places
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
+from log_service.http.server.work_limits import WorkLimits
 
 HTML = "text/html; charset=utf-8"
 MAX_SEARCHES = 8
@@ -72,13 +72,13 @@ class ConsoleContext:
     sampler: Sampler | None = None
     end_sessions_of: Callable[[str], None] = field(default=lambda _user: None, repr=False)
     """End the sessions of a user, and close the clients that act as this user."""
-    searches: Places = field(
-        default_factory=lambda: Places(
+    searches: WorkLimits = field(
+        default_factory=lambda: WorkLimits(
             most=MAX_SEARCHES, most_of_one=MAX_SEARCHES_OF_PERSON, busy=BUSY, own_busy=OWN_BUSY
         )
     )
-    streams: Places = field(
-        default_factory=lambda: Places(
+    streams: WorkLimits = field(
+        default_factory=lambda: WorkLimits(
             most=MAX_STREAMS,
             most_of_one=MAX_STREAMS_OF_PERSON,
             is_patient=False,

@@ -10,10 +10,10 @@ from typing import Final
 
 import trio
 
-from log_service.http.server.places import Places
 from log_service.http.server.service import Authenticate
 from log_service.http.server.streams import Make, stream_of
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
+from log_service.http.server.work_limits import WorkLimits
 
 LOGIN_PARTS: Final = 4
 """A login may use one part in this number of all streams, and of other bounded resources."""
@@ -26,7 +26,7 @@ class Streams:
 
     def __init__(self, max_count: int) -> None:
         self.stopping = trio.Event()
-        self.places = Places(
+        self.places = WorkLimits(
             most=max_count,
             most_of_one=max(1, max_count // LOGIN_PARTS),
             is_patient=False,
@@ -34,7 +34,7 @@ class Streams:
             busy=f"{max_count} streams are open, as many as streams.max allows",
             own_busy="your login has too many streams open: end one, or try again",
         )
-        self.keyed_writes = Places(
+        self.keyed_writes = WorkLimits(
             most=MAX_KEYED_WRITES,
             most_of_one=MAX_KEYED_WRITES // LOGIN_PARTS,
             status=429,

@@ -39,8 +39,8 @@ It is percent-encoded, because names in certificates may have any character.
 CALLER_HOST_HEADER = "x-forward-host"
 
 
-class Need(Enum):
-    """The kinds of requests, each with the operations that ACLs have to allow."""
+class Right(Enum):
+    """The rights that requests need, each with the operations that ACLs have to allow."""
 
     NOTHING = ()
     READ = (AclOperation.DESCRIBE,)
@@ -51,11 +51,11 @@ class Need(Enum):
 
 
 DEEDS = {
-    Need.READ: "read",
-    Need.REGISTER: "register schemas of",
-    Need.DELETE: "delete versions of",
-    Need.READ_SETTINGS: "read the settings of",
-    Need.CHANGE_SETTINGS: "change the settings of",
+    Right.READ: "read",
+    Right.REGISTER: "register schemas of",
+    Right.DELETE: "delete versions of",
+    Right.READ_SETTINGS: "read the settings of",
+    Right.CHANGE_SETTINGS: "change the settings of",
 }
 
 Access = Callable[[HttpRequest, AclOperation, AclResource, str], bool]
@@ -76,23 +76,23 @@ def topic_of(subject: str) -> str:
     return name.removesuffix(suffix)
 
 
-def may(access: Access, request: HttpRequest, need: Need, subject: str) -> bool:
+def may(access: Access, request: HttpRequest, right: Right, subject: str) -> bool:
     """Return whether ACLs allow a kind of request on a subject, a context or the whole registry."""
-    return _missing(access, request, need, subject) is None
+    return _missing(access, request, right, subject) is None
 
 
-def require(access: Access, request: HttpRequest, need: Need, subject: str) -> None:
-    """Refuse a request whose principal lacks the right that ``need`` names.
+def require(access: Access, request: HttpRequest, right: Right, subject: str) -> None:
+    """Refuse a request whose principal lacks the right that ``right`` names.
 
     Raises:
         RegistryError: the principal has no ACL that allows it.
     """
-    missing = _missing(access, request, need, subject)
+    missing = _missing(access, request, right, subject)
     if missing is not None:
         topic = topic_of(subject)
         what = f"subject '{subject}'" if topic else "the registry"
         where = f"topic {topic}" if topic else "the cluster"
-        text = f"{request.principal} may not {DEEDS[need]} {what}"
+        text = f"{request.principal} may not {DEEDS[right]} {what}"
         raise RegistryError(FORBIDDEN, f"{text}: that takes {missing.name} on {where}")
 
 
@@ -105,7 +105,7 @@ def require_references(
         RegistryError: the principal may not read one of the subjects.
     """
     for reference in references:
-        require(access, request, Need.READ, within(reference.subject, subject))
+        require(access, request, Right.READ, within(reference.subject, subject))
 
 
 def unreadable_schema(request: HttpRequest, schema: str) -> RegistryError:
@@ -135,8 +135,10 @@ def with_caller(access: Access, request: HttpRequest) -> HttpRequest:
     return replace(request, principal=unquote(caller), peer=host)
 
 
-def _missing(access: Access, request: HttpRequest, need: Need, subject: str) -> AclOperation | None:
-    """Return the first operation of ``need`` that no ACL allows, or None if all are allowed."""
+def _missing(
+    access: Access, request: HttpRequest, right: Right, subject: str
+) -> AclOperation | None:
+    """Return the first operation of ``right`` that no ACL allows, or None if all are allowed."""
     topic = topic_of(subject)
     resource, name = (AclResource.TOPIC, topic) if topic else (AclResource.CLUSTER, CLUSTER_NAME)
-    return next((each for each in need.value if not access(request, each, resource, name)), None)
+    return next((each for each in right.value if not access(request, each, resource, name)), None)

@@ -18,8 +18,8 @@ The rooms, from the bottom up:
 - ``cluster_logins``: passwords of the cluster's own users. ``cluster_acls``: the cluster's ACLs.
 - ``tls``: encryption and certificates, as a broker's listeners have them.
 - ``server``: a listener, who may connect, and how it stops.
-- ``places``: limits on long work in total and per person. ``streams``: responses without a fixed
-  end, made piece by piece.
+- ``work_limits``: limits on long work in total and per person.
+  ``streams``: responses without a fixed end, made piece by piece.
 - ``health``: the routes ``/healthz`` and ``/readyz``.
 - ``metrics``: counts and durations by route, and the page of metrics.
 

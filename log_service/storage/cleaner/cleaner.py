@@ -66,7 +66,7 @@ class Cleaner:
         self.config = config
         self.last_outcome = CompactionOutcome()
         """The outcome for the log that was cleaned last."""
-        self.looked_ms = env.clock.monotonic_ms()
+        self.checked_ms = env.clock.monotonic_ms()
         """The time of the last check of all logs.
 
         ``max_dirty_ratio`` is the largest ratio at that time.
@@ -229,7 +229,7 @@ class Cleaner:
             if cleanable.dirty_ratio > worst_ratio and is_due(cleanable, log.config):
                 found, worst_ratio = log, cleanable.dirty_ratio
         if is_full:
-            self.looked_ms, self.max_dirty_ratio = self._now_ms(), dirtiest_ratio
+            self.checked_ms, self.max_dirty_ratio = self._now_ms(), dirtiest_ratio
         return found
 
     async def _clean_and_report(self, log: Log) -> None:

@@ -15,7 +15,7 @@ from orchestration.databases.types import KEY_LENGTH
 from orchestration.dead_letters.table import Rejection
 from orchestration.lake.tables import TABLE_NAME
 from orchestration.transforms.declarations import TopicTable
-from orchestration.values.times import untellable_rows
+from orchestration.values.times import rows_beyond_years
 from orchestration.values.unwritten import unwritten_rows
 
 Engine = Literal["sql", "duckdb"]
@@ -82,7 +82,7 @@ def not_storable(rows: pa.Table, keys: tuple[str, ...], dialect: str) -> tuple[R
     """
     found: dict[tuple[int, int], Rejection] = {}
     if dialect != "duckdb":
-        for number, name in untellable_rows(rows).items():
+        for number, name in rows_beyond_years(rows).items():
             place = (rows["_partition"][number].as_py(), rows["_offset"][number].as_py())
             reason = f"{name} is a time beyond the years 1 to 9999"
             found.setdefault(

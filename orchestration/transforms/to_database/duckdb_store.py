@@ -34,7 +34,7 @@ from orchestration.transforms.to_database.stores import (
     DELETED_KEYS,
     Batch,
     KnownRows,
-    Standing,
+    TableProgress,
     validate_columns,
     validate_presence,
 )
@@ -150,14 +150,14 @@ class DuckdbWriter:
 
     store: DuckdbStore
 
-    def standing(self, topic_id: str) -> Standing:
+    def standing(self, topic_id: str) -> TableProgress:
         """Return the progress of the table.
 
         :raises ProgressError: the file is not that of a follower, or its table is missing.
         """
         store = self.store
         if not store.path.exists():
-            return Standing(is_there=False, checkpoints={}, topic_ids=())
+            return TableProgress(is_there=False, checkpoints={}, topic_ids=())
         with _opened(store.path, store.place, is_read_only=True) as connection:
             tables = _tables(connection)
             if OFFSETS not in tables:
@@ -176,7 +176,7 @@ class DuckdbWriter:
             rows = connection.execute(
                 f"SELECT topic_id, partition, next_offset, leader_epoch FROM {OFFSETS}"  # noqa: S608
             ).fetchall()
-        found = Standing(
+        found = TableProgress(
             is_there=store.table in tables,
             checkpoints={
                 row[1]: Checkpoint(next_offset=row[2], leader_epoch=row[3])

@@ -20,7 +20,7 @@ import pyarrow as pa
 from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import CommitConflictError, TableSnapshot
 from orchestration.log_client.protocol import TopicDescription
-from orchestration.rows.latest import PLACE, Changes, Held, Replaced, newest
+from orchestration.rows.latest import PLACE, Changes, Replaced, TableState, newest
 from orchestration.transforms.batch.batch import ComputedBatch, compute_batch, without_rejected
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
@@ -217,7 +217,7 @@ class StoringAttempt:
             computed.rows,
             computed.deletions,
             self.table.latest_by,
-            Held(snapshot=rows, deletions=remembered),
+            TableState(snapshot=rows, deletions=remembered),
             state.topic_id,
             log_starts=log_starts,
             replaced=replaced,

@@ -35,7 +35,7 @@ from orchestration.transforms.to_database.stores import (
     DELETED_KEYS,
     Batch,
     KnownRows,
-    Standing,
+    TableProgress,
     validate_columns,
     validate_presence,
 )
@@ -254,7 +254,7 @@ class SqlWriter:
     store: SqlStore
     version: int
 
-    def standing(self, topic_id: str) -> Standing:
+    def standing(self, topic_id: str) -> TableProgress:
         """Return the progress of the table.
 
         :raises ProgressError: the offsets exist, but the table does not.
@@ -274,7 +274,7 @@ class SqlWriter:
                 .all()
             )
             is_there = sa.inspect(connection).has_table(store.table)
-        found = Standing(
+        found = TableProgress(
             is_there=is_there,
             checkpoints={
                 row["partition"]: Checkpoint(

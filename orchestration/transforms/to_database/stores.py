@@ -30,7 +30,7 @@ The table keeps the last deletion of each key, with its place.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class TableProgress:
     """The progress of a table.
 
     It holds the checkpoints of a topic id, the attempt of dead letters that counts, and the run
@@ -82,7 +82,7 @@ class KnownRows:
 class Writer(Protocol):
     """The only writer of a table, for one attempt."""
 
-    def standing(self, topic_id: str) -> Standing:
+    def standing(self, topic_id: str) -> TableProgress:
         """Return the progress of the table."""
         ...
 
@@ -170,7 +170,7 @@ def validate_columns(place: str, table: str, existing: set[str], schema: pa.Sche
         )
 
 
-def validate_presence(place: str, table: str, standing: Standing, undo: str) -> None:
+def validate_presence(place: str, table: str, standing: TableProgress, undo: str) -> None:
     """Refuse to continue if the offsets exist and the table does not.
 
     :raises ProgressError: the table is missing. ``undo`` says how to begin anew.

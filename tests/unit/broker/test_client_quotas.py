@@ -501,15 +501,15 @@ def test_an_address_of_ipv4_has_its_quota_however_it_is_written(written: str) ->
     """
     rates = AddressRates(QuotaWindows())
     rates.set_quotas(quotas((f"ip={written}", QuotaKey.CONNECTION_CREATION_RATE, 0.1)))
-    held = [rates.hold_back("192.0.2.7", 0) for _ in range(3)]
+    held = [rates.refusal_delay_ms("192.0.2.7", 0) for _ in range(3)]
     assert held[-1] > 0
-    assert rates.hold_back("192.0.2.8", 0) == 0
+    assert rates.refusal_delay_ms("192.0.2.8", 0) == 0
 
 
 def test_a_quota_of_an_address_counts_in_each_zone() -> None:
     rates = AddressRates(QuotaWindows())
     rates.set_quotas(quotas(("ip=FE80::1", QuotaKey.CONNECTION_CREATION_RATE, 0.1)))
-    held = [rates.hold_back("fe80::1%eth0", 0) for _ in range(3)]
+    held = [rates.refusal_delay_ms("fe80::1%eth0", 0) for _ in range(3)]
     assert held[-1] > 0
 
 

@@ -47,7 +47,7 @@ class Verdicts:
     )
     asked_count: int = 0
 
-    def verdict(self, name: SchemaName, *, is_key: bool) -> str | None:
+    def decision(self, name: SchemaName, *, is_key: bool) -> str | None:
         self.asked_count += 1
         assert is_key in self.parts
         return self.known.get(name)

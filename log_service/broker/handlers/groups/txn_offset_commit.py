@@ -15,8 +15,8 @@ from functools import partial
 
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred
-from log_service.broker.transactions.verdicts import Asker
-from log_service.broker.transactions.verifier import Question, Verdict
+from log_service.broker.transactions.response_errors import Asker
+from log_service.broker.transactions.verifier import Question, VerificationResult
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, NO_SEQUENCE, TopicPartition
 from log_service.coordinator.group.listing import refused_txn_commit
@@ -60,11 +60,11 @@ def handle_txn_offset_commit(node: Node, call: Call, request: TxnOffsetCommitReq
             asker=Asker.of_offset_commit(call.version),
         )
 
-        def commit(verdict: Verdict) -> None:
-            code = verdict.errors.get(where)
+        def commit(result: VerificationResult) -> None:
+            code = result.errors.get(where)
             if code is None:
                 node.groups.txn_offset_commit(
-                    request, call.client(), respond, shown=verdict.shown[where]
+                    request, call.client(), respond, shown=result.shown[where]
                 )
             else:
                 respond(refused_txn_commit(request, api_error(KafkaError(code))))

@@ -1,12 +1,12 @@
 """Checks a batch of a produce request in a thread pool, and asks the schema registry.
 
-A check waits for its turn in the queue of its connection (``requests.produce_lines``). The registry
-is asked only if nothing else is wrong with the batch, and some of its schemas are neither accepted
-nor refused yet. The batch is then checked again, because the registry may refuse a schema.
+A check waits for its turn in the queue of its connection (``requests.produce_queues``). The
+registry is asked only if nothing else is wrong with the batch, and some of its schemas are neither
+accepted nor refused yet. The batch is then checked again, because the registry may refuse a schema.
 """
 
 from log_service.broker.node import Node
-from log_service.broker.requests.produce_lines import Standing
+from log_service.broker.requests.produce_queues import QueuedRequest
 from log_service.common.errors import KafkaError
 from log_service.records.validator import Allowance, UnknownSchemasError, ValidatedBatches
 from log_service.replication.partition import Partition
@@ -18,7 +18,7 @@ async def check_in_line(  # noqa: PLR0917 - the parts of one check
     records: memoryview,
     now_ms: int,
     allowance: Allowance,
-    standing: Standing,
+    standing: QueuedRequest,
 ) -> ValidatedBatches | KafkaError | None:
     """Check a batch in the queue of its connection, and return the result.
 
@@ -31,7 +31,7 @@ async def check_in_line(  # noqa: PLR0917 - the parts of one check
     while True:
         schemas = None if validation is None else validation.schemas_of(partition)
         steps = partition.check_in_steps(records, now_ms, allowance, schemas)
-        found = await node.produce_lines.check(node.run_in_pool, steps, standing)
+        found = await node.produce_queues.check(node.run_in_pool, steps, standing)
         if validation is None or schemas is None or not isinstance(found, UnknownSchemasError):
             return found
         if deadline_ms is None:

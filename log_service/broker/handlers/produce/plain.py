@@ -2,7 +2,7 @@
 
 A batch in a transaction is TRANSACTIONAL_ID_AUTHORIZATION_FAILED here, with all of its request. A
 request that takes longer than one turn of the event loop, or follows such a request, waits in the
-queue of its connection (``produce_lines``).
+queue of its connection (``produce_queues``).
 """
 
 import trio
@@ -20,7 +20,7 @@ from log_service.broker.handlers.produce.produce import (
 )
 from log_service.broker.node import Node
 from log_service.broker.requests.call import NOTHING, Call, Deferred, Nothing
-from log_service.broker.requests.produce_lines import Standing
+from log_service.broker.requests.produce_queues import QueuedRequest
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
 from log_service.records.batch import looks_transactional
@@ -51,7 +51,7 @@ def handle_produce(
                 call, KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
             )
     appends = PlainAppends(node, terms_of(request, call.version), topics)
-    if not node.produce_lines.is_busy(call.connection) and appends.append_some(TurnRoom()):
+    if not node.produce_queues.is_busy(call.connection) and appends.append_some(TurnRoom()):
         return respond(node, call, request, appends.outcomes)
     return append_later(node, call, request, appends)
 
@@ -65,7 +65,7 @@ def append_later(
     """
     appends.announce()
 
-    async def work(standing: Standing) -> None:
+    async def work(standing: QueuedRequest) -> None:
         if await appends.append_rest(standing):
             with call.counted():
                 reply = respond(
@@ -76,7 +76,7 @@ def append_later(
             elif isinstance(reply, ProduceResponse):
                 standing.deferred.complete(reply)
 
-    return node.produce_lines.stand(call, request, work, outlives_client=request.acks == ACKS_NONE)
+    return node.produce_queues.stand(call, request, work, outlives_client=request.acks == ACKS_NONE)
 
 
 class PlainAppends:
@@ -118,7 +118,7 @@ class PlainAppends:
             return False
         return True
 
-    async def append_rest(self, standing: Standing) -> bool:
+    async def append_rest(self, standing: QueuedRequest) -> bool:
         """Append the remaining batches, over several turns if needed.
 
         Return whether all are appended. They are not if the client has left meanwhile.
@@ -137,7 +137,7 @@ class PlainAppends:
                 await trio.lowlevel.checkpoint()
         return False
 
-    async def _check_next(self, allowance: Allowance, standing: Standing) -> Batch | None:
+    async def _check_next(self, allowance: Allowance, standing: QueuedRequest) -> Batch | None:
         topic, wanted = next(
             (topic, topic.partition_data[len(of_topic)])
             for topic, of_topic in self.outcomes

@@ -145,7 +145,7 @@ def handle_repeated_produce(
     """
     assert isinstance(call, RepeatedCall)
     known = call.known
-    if node.produce_lines.is_busy(call.connection):
+    if node.produce_queues.is_busy(call.connection):
         return _append_later(node, call)
     try:
         outcome = append_batch(

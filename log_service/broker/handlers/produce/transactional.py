@@ -7,7 +7,7 @@ the partition is in the transaction, or, from version 12 on, adds it (KIP-890). 
 partition gets an error that clients of the version understand, and the other partitions are
 appended. Batches outside of transactions are appended unchanged. All batches are checked before the
 coordinator is asked. Checks that take longer than a turn of the event loop wait in the queue of the
-connection (``produce_lines``).
+connection (``produce_queues``).
 
 With ``transaction.partition.verification.enable=false`` partitions of older versions are appended
 without asking the coordinator.
@@ -32,9 +32,9 @@ from log_service.broker.handlers.produce.produce import (
 )
 from log_service.broker.node import Node
 from log_service.broker.requests.call import NOTHING, Call, Deferred, Nothing
-from log_service.broker.requests.produce_lines import Standing
-from log_service.broker.transactions.verdicts import Asker, produce_error
-from log_service.broker.transactions.verifier import Question, Verdict
+from log_service.broker.requests.produce_queues import QueuedRequest
+from log_service.broker.transactions.response_errors import Asker, produce_error
+from log_service.broker.transactions.verifier import Question, VerificationResult
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.steps import Steps, finish
 from log_service.common.types import Buffer, TopicPartition
@@ -67,17 +67,17 @@ def handle_transactional_produce(
         text = "the request has batches of transactions of more than one producer"
         return refuse_produce(call, KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text))
     checks = _Checks(node, request)
-    if not node.produce_lines.is_busy(call.connection) and checks.check_some(TurnRoom()):
+    if not node.produce_queues.is_busy(call.connection) and checks.check_some(TurnRoom()):
         deferred = call.defer()
         _verify(node, call, headers, checks.done, deferred)
         return deferred
 
-    async def work(standing: Standing) -> None:
+    async def work(standing: QueuedRequest) -> None:
         checks = _Checks(node, request)  # on the kept records
         if await checks.check_rest(standing):
             _verify(node, call, headers, checks.done, standing.deferred, is_kept=True)
 
-    return node.produce_lines.stand(call, request, work, outlives_client=request.acks == ACKS_NONE)
+    return node.produce_queues.stand(call, request, work, outlives_client=request.acks == ACKS_NONE)
 
 
 def _verify(
@@ -94,7 +94,7 @@ def _verify(
     ``is_kept`` means that the records stay valid after the handler has returned.
     """
     if not headers:
-        _append(node, call, checked, deferred, Verdict())
+        _append(node, call, checked, deferred, VerificationResult())
         return
     request, header = call.request, next(iter(headers.values()))
     asker = Asker.of_produce(call.version)
@@ -199,7 +199,7 @@ class _Checks:
             return False
         return True
 
-    async def check_rest(self, standing: Standing) -> bool:
+    async def check_rest(self, standing: QueuedRequest) -> bool:
         """Check the remaining batches, over several turns if needed.
 
         Return whether all are checked. They are not if the client has left meanwhile.
@@ -218,7 +218,7 @@ class _Checks:
             self._left.pop()
         return False
 
-    async def _check_next(self, allowance: Allowance, standing: Standing) -> None:
+    async def _check_next(self, allowance: Allowance, standing: QueuedRequest) -> None:
         topic, wanted = self._left[-1]
         with suppress(KafkaError):  # the append reports why
             partition = self._node.replicas.find(topic.name, topic.topic_id, wanted.index)
@@ -276,10 +276,12 @@ def _is_of_transaction(header: BatchHeader) -> bool:
     return header.is_transactional and header.producer_id >= 0
 
 
-def _append(node: Node, call: Call, checked: Checked, deferred: Deferred, verdict: Verdict) -> None:
+def _append(
+    node: Node, call: Call, checked: Checked, deferred: Deferred, result: VerificationResult
+) -> None:
     """Append all partitions of a request, and respond now or later."""
     with call.counted():
-        reply = _append_all(node, call, checked, deferred, verdict)
+        reply = _append_all(node, call, checked, deferred, result)
     if reply is NOTHING:
         deferred.complete_without_response()
     elif reply is not deferred:
@@ -287,17 +289,17 @@ def _append(node: Node, call: Call, checked: Checked, deferred: Deferred, verdic
 
 
 def _append_all(
-    node: Node, call: Call, checked: Checked, deferred: Deferred, verdict: Verdict
+    node: Node, call: Call, checked: Checked, deferred: Deferred, result: VerificationResult
 ) -> ProduceResponse | Deferred | Nothing:
     """Append all partitions of a request, except those that the coordinator refuses."""
     request: ProduceRequest = call.request
     asker = Asker.of_produce(call.version)
     appends, terms, now_ms = (
-        _Appends(node.replicas, checked, asker, verdict),
+        _Appends(node.replicas, checked, asker, result),
         terms_of(request, call.version),
         node.clock.wall_ms(),
     )
-    # The verdict is of this moment, so all batches are appended at once.
+    # The result is of this moment, so all batches are appended at once.
     room = TurnRoom(UNITS_PER_BATCH * MAX_REQUEST_ELEMENTS)
     outcomes = [
         (
@@ -318,12 +320,12 @@ class _Appends:
     """Appends to this node's partitions, as the coordinator decided on each of them."""
 
     def __init__(
-        self, replicas: ReplicaManager, checked: Checked, asker: Asker, verdict: Verdict
+        self, replicas: ReplicaManager, checked: Checked, asker: Asker, result: VerificationResult
     ) -> None:
         self._replicas = replicas
         self._checked = checked
         self._asker = asker
-        self._verdict = verdict
+        self._result = result
 
     def find(self, topic: str, topic_id: UUID, index: int) -> Partition:
         """Return a partition. Raises as ``ReplicaManager.find``."""
@@ -344,13 +346,13 @@ class _Appends:
         NOT_LEADER_OR_FOLLOWER, so that its producer tries again.
         """
         where = partition.topic_partition
-        code = self._verdict.errors.get(where)
+        code = self._result.errors.get(where)
         if code is not None:
             sent_code = produce_error(code, self._asker)
             raise UnverifiedError(
                 sent_code, f"{where} is not known to be part of the transaction: {code.name}"
             )
-        shown, checked = self._verdict.shown.get(where), self._checked.get(where)
+        shown, checked = self._result.shown.get(where), self._checked.get(where)
         if checked is None or (
             shown is None
             and isinstance(checked, ValidatedBatches)

@@ -34,7 +34,7 @@ from log_service.http.rest_proxy.v1.query import (
     StreamQuery,
     query_of,
 )
-from log_service.http.rest_proxy.v1.shared_readers import CHECK_S, Followed, Seat
+from log_service.http.rest_proxy.v1.shared_readers import CHECK_S, Followed, ReaderCursor
 from log_service.http.server.streams import Send
 from log_service.http.server.values import HttpResponse
 
@@ -101,7 +101,7 @@ class Reading:
             if self.ends is None or record[1] < self.ends[record[0]]:
                 yield record
 
-    def move_behind(self, chunk: Chunk) -> None:
+    def move_past(self, chunk: Chunk) -> None:
         """Advance the positions to the chunk's end, but not beyond the stream's end."""
         moved = chunk.moved(self.positions)
         if self.ends is not None:
@@ -203,7 +203,7 @@ class _Stream:
         self._waiting += end_note(self._lines, ending.reason, ending.message, reading.positions)
         await self._flush()
 
-    async def _follow(self, seat: Seat) -> Ending | None:
+    async def _follow(self, seat: ReaderCursor) -> Ending | None:
         """Send the chunks of a reader. Return None if the stream continues with another reader."""
         ending: Ending | None = None
         while ending is None:
@@ -238,7 +238,7 @@ class _Stream:
                     await trio.lowlevel.checkpoint()
                 if len(self._waiting) >= PIECE_BYTES:
                     await self._flush()
-            reading.move_behind(chunk)
+            reading.move_past(chunk)
             await self._flush()
         return CAUGHT_UP if reading.is_caught_up else None
 

@@ -71,7 +71,7 @@ class Followed:
     is_committed_only: bool
 
 
-class Seat:
+class ReaderCursor:
     """One stream's use of a reader: the number of the next chunk that the stream takes."""
 
     def __init__(self, reader: "SharedReader", number: int) -> None:
@@ -131,7 +131,7 @@ class SharedReaders:
         return min(WINDOW_BYTES, TOTAL_BYTES // max(len(self), 1))
 
     @contextmanager
-    def seat(self, followed: Followed, positions: Mapping[int, int]) -> Iterator[Seat]:
+    def seat(self, followed: Followed, positions: Mapping[int, int]) -> Iterator[ReaderCursor]:
         """Let a stream use a reader within a ``with`` block: one that it can join, or a new one."""
         reader = self.joinable(followed, positions)
         if reader is None:
@@ -145,7 +145,7 @@ class SharedReaders:
         assert number is not None, "a reader that begins at these positions can be joined"
         reader.seat_count += 1
         try:
-            yield Seat(reader, number)
+            yield ReaderCursor(reader, number)
         finally:
             reader.seat_count -= 1
             if not reader.seat_count:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from log_service.http.schema_registry import errors
 from log_service.http.schema_registry.api.lists import Pacer
-from log_service.http.schema_registry.authorization import Need, may
+from log_service.http.schema_registry.authorization import Right, may
 from log_service.http.schema_registry.registry import Registry
 from log_service.http.schema_registry.state import RegistryState
 from log_service.http.schema_registry.subjects import (
@@ -99,7 +99,7 @@ async def readable_subjects(request: HttpRequest, registry: Registry) -> AsyncGe
     pacer = Pacer()
     for each in registry.state.subjects_beginning_with(_narrow_prefix(request)):
         await pacer.step()
-        if has_prefix(request, each) and may(registry.access, request, Need.READ, each):
+        if has_prefix(request, each) and may(registry.access, request, Right.READ, each):
             yield each
 
 

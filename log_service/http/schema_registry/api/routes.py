@@ -18,7 +18,7 @@ from log_service.http.schema_registry.api.names import addressed, scope_of_reque
 from log_service.http.schema_registry.api.schemas import SchemaEndpoints
 from log_service.http.schema_registry.api.scopes import ScopeEndpoints
 from log_service.http.schema_registry.api.subjects import SubjectEndpoints
-from log_service.http.schema_registry.authorization import Need, require, with_caller
+from log_service.http.schema_registry.authorization import Right, require, with_caller
 from log_service.http.schema_registry.metrics import families
 from log_service.http.schema_registry.records import compact_json
 from log_service.http.schema_registry.registry import Registry
@@ -28,9 +28,9 @@ from log_service.http.server.routes import Route, Router
 from log_service.http.server.service import Authenticate, HttpService
 from log_service.http.server.values import Handler, HttpError, HttpRequest, HttpResponse
 
-Row = tuple[str, str, Handler, Need]
+Row = tuple[str, str, Handler, Right]
 IN_CONTEXT = "/contexts/{context}"
-OF_SETTINGS = frozenset({Need.READ_SETTINGS, Need.CHANGE_SETTINGS})
+OF_SETTINGS = frozenset({Right.READ_SETTINGS, Right.CHANGE_SETTINGS})
 
 
 def registry_service(
@@ -55,77 +55,77 @@ def registry_routes(registry: Registry) -> list[Route]:
     schemas, scopes = SchemaEndpoints(registry), ScopeEndpoints(registry)
     compatibility = CompatibilityEndpoints(registry)
     everywhere: list[Row] = [
-        ("GET", "/", about.root, Need.NOTHING),
-        ("POST", "/", about.root, Need.NOTHING),
-        ("GET", "/v1/metadata/id", about.cluster_id, Need.NOTHING),
-        ("GET", "/v1/metadata/version", about.version, Need.NOTHING),
-        ("GET", "/v1/metadata/deployment", about.deployment, Need.NOTHING),
-        ("GET", "/associations/resources/{namespace}/{resource}", about.association, Need.NOTHING),
-        ("GET", "/contexts", scopes.list_contexts, Need.NOTHING),
-        ("GET", "/subjects", subjects.list_subjects, Need.NOTHING),
-        ("POST", "/subjects/{subject}", subjects.look_up, Need.READ),
-        ("DELETE", "/subjects/{subject}", subjects.delete_subject, Need.DELETE),
-        ("GET", "/subjects/{subject}/metadata", subjects.find_by_metadata, Need.READ),
-        ("GET", "/subjects/{subject}/versions", subjects.list_versions, Need.READ),
-        ("POST", "/subjects/{subject}/versions", subjects.register, Need.REGISTER),
-        ("GET", "/subjects/{subject}/versions/{version}", subjects.get_version, Need.READ),
-        ("DELETE", "/subjects/{subject}/versions/{version}", subjects.delete_version, Need.DELETE),
-        ("GET", "/subjects/{subject}/versions/{version}/schema", subjects.get_text, Need.READ),
+        ("GET", "/", about.root, Right.NOTHING),
+        ("POST", "/", about.root, Right.NOTHING),
+        ("GET", "/v1/metadata/id", about.cluster_id, Right.NOTHING),
+        ("GET", "/v1/metadata/version", about.version, Right.NOTHING),
+        ("GET", "/v1/metadata/deployment", about.deployment, Right.NOTHING),
+        ("GET", "/associations/resources/{namespace}/{resource}", about.association, Right.NOTHING),
+        ("GET", "/contexts", scopes.list_contexts, Right.NOTHING),
+        ("GET", "/subjects", subjects.list_subjects, Right.NOTHING),
+        ("POST", "/subjects/{subject}", subjects.look_up, Right.READ),
+        ("DELETE", "/subjects/{subject}", subjects.delete_subject, Right.DELETE),
+        ("GET", "/subjects/{subject}/metadata", subjects.find_by_metadata, Right.READ),
+        ("GET", "/subjects/{subject}/versions", subjects.list_versions, Right.READ),
+        ("POST", "/subjects/{subject}/versions", subjects.register, Right.REGISTER),
+        ("GET", "/subjects/{subject}/versions/{version}", subjects.get_version, Right.READ),
+        ("DELETE", "/subjects/{subject}/versions/{version}", subjects.delete_version, Right.DELETE),
+        ("GET", "/subjects/{subject}/versions/{version}/schema", subjects.get_text, Right.READ),
         (
             "GET",
             "/subjects/{subject}/versions/{version}/referencedby",
             subjects.list_referrers,
-            Need.READ,
+            Right.READ,
         ),
-        ("POST", "/subjects/{subject}/versions/{version}/tags", subjects.relabel, Need.REGISTER),
-        ("GET", "/schemas", schemas.list_schemas, Need.NOTHING),
-        ("GET", "/schemas/types", schemas.list_types, Need.NOTHING),
-        ("GET", "/schemas/ids/{id}", schemas.get_by_id, Need.NOTHING),
-        ("GET", "/schemas/ids/{id}/schema", schemas.get_text_by_id, Need.NOTHING),
-        ("GET", "/schemas/ids/{id}/subjects", schemas.list_subjects, Need.NOTHING),
-        ("GET", "/schemas/ids/{id}/versions", schemas.list_versions, Need.NOTHING),
-        ("GET", "/schemas/guids/{guid}", schemas.get_by_guid, Need.NOTHING),
-        ("GET", "/schemas/guids/{guid}/ids", schemas.list_ids_of_guid, Need.NOTHING),
-        ("POST", "/compatibility/subjects/{subject}/versions", compatibility.check_all, Need.READ),
+        ("POST", "/subjects/{subject}/versions/{version}/tags", subjects.relabel, Right.REGISTER),
+        ("GET", "/schemas", schemas.list_schemas, Right.NOTHING),
+        ("GET", "/schemas/types", schemas.list_types, Right.NOTHING),
+        ("GET", "/schemas/ids/{id}", schemas.get_by_id, Right.NOTHING),
+        ("GET", "/schemas/ids/{id}/schema", schemas.get_text_by_id, Right.NOTHING),
+        ("GET", "/schemas/ids/{id}/subjects", schemas.list_subjects, Right.NOTHING),
+        ("GET", "/schemas/ids/{id}/versions", schemas.list_versions, Right.NOTHING),
+        ("GET", "/schemas/guids/{guid}", schemas.get_by_guid, Right.NOTHING),
+        ("GET", "/schemas/guids/{guid}/ids", schemas.list_ids_of_guid, Right.NOTHING),
+        ("POST", "/compatibility/subjects/{subject}/versions", compatibility.check_all, Right.READ),
         (
             "POST",
             "/compatibility/subjects/{subject}/versions/{version}",
             compatibility.check_version,
-            Need.READ,
+            Right.READ,
         ),
-        ("GET", "/config", scopes.get_settings, Need.READ_SETTINGS),
-        ("PUT", "/config", scopes.put_settings, Need.CHANGE_SETTINGS),
-        ("DELETE", "/config", scopes.delete_settings, Need.CHANGE_SETTINGS),
-        ("GET", "/config/{subject}", scopes.get_settings, Need.READ_SETTINGS),
-        ("PUT", "/config/{subject}", scopes.put_settings, Need.CHANGE_SETTINGS),
-        ("DELETE", "/config/{subject}", scopes.delete_settings, Need.CHANGE_SETTINGS),
-        ("GET", "/mode", scopes.get_mode, Need.READ_SETTINGS),
-        ("PUT", "/mode", scopes.put_mode, Need.CHANGE_SETTINGS),
-        ("DELETE", "/mode", scopes.delete_mode, Need.CHANGE_SETTINGS),
-        ("GET", "/mode/{subject}", scopes.get_mode, Need.READ_SETTINGS),
-        ("PUT", "/mode/{subject}", scopes.put_mode, Need.CHANGE_SETTINGS),
-        ("DELETE", "/mode/{subject}", scopes.delete_mode, Need.CHANGE_SETTINGS),
+        ("GET", "/config", scopes.get_settings, Right.READ_SETTINGS),
+        ("PUT", "/config", scopes.put_settings, Right.CHANGE_SETTINGS),
+        ("DELETE", "/config", scopes.delete_settings, Right.CHANGE_SETTINGS),
+        ("GET", "/config/{subject}", scopes.get_settings, Right.READ_SETTINGS),
+        ("PUT", "/config/{subject}", scopes.put_settings, Right.CHANGE_SETTINGS),
+        ("DELETE", "/config/{subject}", scopes.delete_settings, Right.CHANGE_SETTINGS),
+        ("GET", "/mode", scopes.get_mode, Right.READ_SETTINGS),
+        ("PUT", "/mode", scopes.put_mode, Right.CHANGE_SETTINGS),
+        ("DELETE", "/mode", scopes.delete_mode, Right.CHANGE_SETTINGS),
+        ("GET", "/mode/{subject}", scopes.get_mode, Right.READ_SETTINGS),
+        ("PUT", "/mode/{subject}", scopes.put_mode, Right.CHANGE_SETTINGS),
+        ("DELETE", "/mode/{subject}", scopes.delete_mode, Right.CHANGE_SETTINGS),
     ]
     once: list[Row] = [
-        ("DELETE", "/contexts/{context}", scopes.delete_context, Need.CHANGE_SETTINGS)
+        ("DELETE", "/contexts/{context}", scopes.delete_context, Right.CHANGE_SETTINGS)
     ]
     inside = [
-        (method, IN_CONTEXT + path, handler, need) for method, path, handler, need in everywhere
+        (method, IN_CONTEXT + path, handler, right) for method, path, handler, right in everywhere
     ]
     return [_route(registry, row) for row in [*once, *everywhere, *inside]]
 
 
 def _route(registry: Registry, row: Row) -> Route:
-    method, path, handler, need = row
+    method, path, handler, right = row
     return Route(
         method=method,
         path=path,
-        handler=_guarded(registry, handler, need, is_change=method in {"PUT", "DELETE"}),
+        handler=_guarded(registry, handler, right, is_change=method in {"PUT", "DELETE"}),
         max_body_bytes=MAX_BODY_BYTES,
     )
 
 
-def _guarded(registry: Registry, handler: Handler, need: Need, *, is_change: bool) -> Handler:
+def _guarded(registry: Registry, handler: Handler, right: Right, *, is_change: bool) -> Handler:
     """Return a handler that turns refusals into responses, and forwards changes to the writer.
 
     A registration is forwarded by its own handler, which first looks for the schema here.
@@ -137,10 +137,10 @@ def _guarded(registry: Registry, handler: Handler, need: Need, *, is_change: boo
             require_json(request)
             await registry.require_loaded()
             caller = with_caller(registry.access, request)
-            whole = addressed(caller, registry.state, is_alias_followed=need not in OF_SETTINGS)
-            if need is not Need.NOTHING:
-                subject = scope_of_request(whole) if need in OF_SETTINGS else subject_of(whole)
-                require(registry.access, whole, need, subject)
+            whole = addressed(caller, registry.state, is_alias_followed=right not in OF_SETTINGS)
+            if right is not Right.NOTHING:
+                subject = scope_of_request(whole) if right in OF_SETTINGS else subject_of(whole)
+                require(registry.access, whole, right, subject)
             response = await registry.forwarded(whole) if is_change else None
             return await handler(whole) if response is None else response
         except errors.RegistryError as error:

@@ -21,7 +21,7 @@ from log_service.http.schema_registry.api.bodies import (
 )
 from log_service.http.schema_registry.api.lists import TURN_SCHEMAS, Pacer, array_pieces, page_of
 from log_service.http.schema_registry.api.names import asked_subject, has_prefix, readable_subjects
-from log_service.http.schema_registry.authorization import Need, may, unreadable_schema
+from log_service.http.schema_registry.authorization import Right, may, unreadable_schema
 from log_service.http.schema_registry.decisions.lookup import find_guid, find_id
 from log_service.http.schema_registry.languages.known import LANGUAGES
 from log_service.http.schema_registry.records import compact_json
@@ -66,7 +66,7 @@ class SchemaEndpoints:
             aliases = [
                 each for each in self._state.aliases_of(subject) if has_prefix(request, each)
             ]
-            if aliases and may(self._registry.access, request, Need.READ, subject):
+            if aliases and may(self._registry.access, request, Right.READ, subject):
                 found[subject] = aliases
         return found
 
@@ -171,7 +171,7 @@ class SchemaEndpoints:
             if subject is None
             else self._state.user_of_id(context, schema_id, subject)
         )
-        if first is not None and may(self._registry.access, request, Need.READ, first.subject):
+        if first is not None and may(self._registry.access, request, Right.READ, first.subject):
             return first
         async with aclosing(self._readable_users(request, context, schema_id, subject)) as users:
             async for each in users:
@@ -225,7 +225,7 @@ class SchemaEndpoints:
         for name in names if first is None else chain([first], names):
             await pacer.step()
             found = self._state.user_of_id(context, schema_id, name)
-            if found is not None and may(self._registry.access, request, Need.READ, name):
+            if found is not None and may(self._registry.access, request, Right.READ, name):
                 yield found
 
 

@@ -7,7 +7,7 @@ from log_service.http.schema_registry.api.bodies import flag, json_response
 from log_service.http.schema_registry.api.json_bodies import read_object, unprocessable
 from log_service.http.schema_registry.api.lists import Pacer, page_of
 from log_service.http.schema_registry.api.names import context_scope, scope_of_request
-from log_service.http.schema_registry.authorization import Need, may, require
+from log_service.http.schema_registry.authorization import Right, may, require
 from log_service.http.schema_registry.decisions.deletion import delete_context
 from log_service.http.schema_registry.decisions.scope_changes import (
     change_mode,
@@ -88,7 +88,7 @@ class ScopeEndpoints:
         if mode is Mode.FORWARD and scope:
             raise errors.not_permitted("Forward mode only set on global level")
         if mode.is_importing:
-            require(self._registry.access, request, Need.CHANGE_SETTINGS, "")
+            require(self._registry.access, request, Right.CHANGE_SETTINGS, "")
         await self._registry.write(
             lambda: change_mode(self._state, scope, mode, is_forced=flag(request, "force"))
         )
@@ -113,7 +113,7 @@ class ScopeEndpoints:
 
     async def _shown_contexts(self, request: HttpRequest) -> AsyncGenerator[str, None]:
         prefix, pacer = request.query_value("contextPrefix") or "", Pacer()
-        may_read_all = may(self._registry.access, request, Need.READ, "")
+        may_read_all = may(self._registry.access, request, Right.READ, "")
         for each in self._state.contexts:
             await pacer.step()
             if not each.startswith(prefix):
@@ -128,7 +128,7 @@ class ScopeEndpoints:
     async def _has_readable(self, request: HttpRequest, context: str, pacer: Pacer) -> bool:
         for subject in self._state.subjects_in(str(Subject(context, ""))):
             await pacer.step()
-            if may(self._registry.access, request, Need.READ, subject):
+            if may(self._registry.access, request, Right.READ, subject):
                 return True
         return False
 

@@ -23,7 +23,12 @@ from log_service.http.schema_registry.api.names import (
     valid_subject_of,
 )
 from log_service.http.schema_registry.api.preparation import prepare_lookup, prepare_registration
-from log_service.http.schema_registry.authorization import Need, may, require, require_references
+from log_service.http.schema_registry.authorization import (
+    Right,
+    may,
+    require,
+    require_references,
+)
 from log_service.http.schema_registry.decisions.deletion import delete_subject, delete_version
 from log_service.http.schema_registry.decisions.lookup import (
     find_content,
@@ -196,7 +201,7 @@ class SubjectEndpoints:
         for name, number in referrers:
             await pacer.step()
             referrer = self._state.version(name, number)
-            if referrer is not None and may(self._registry.access, request, Need.READ, name):
+            if referrer is not None and may(self._registry.access, request, Right.READ, name):
                 ids.add(referrer.schema_id)
         return json_response(request, page(request, sorted(ids)))
 
@@ -229,7 +234,7 @@ class SubjectEndpoints:
             is_forced=flag(request, "force"),
         )
         if wanted.is_forced:
-            require(self._registry.access, request, Need.CHANGE_SETTINGS, subject)
+            require(self._registry.access, request, Right.CHANGE_SETTINGS, subject)
         found = await self._registered_before(wanted)
         if found is None:
             response = await self._registry.forwarded(request)

@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable
 import trio
 from trio.testing import MockClock
 
+from log_service.broker.schema_validation.decisions import ACCEPTED_MS, REFUSED_MS
 from log_service.broker.schema_validation.subjects import SubjectRule
-from log_service.broker.schema_validation.topic_verdicts import TopicVerdicts
+from log_service.broker.schema_validation.topic_decisions import TopicDecisions
 from log_service.broker.schema_validation.validation import (
     MAX_ASKED_AT_ONCE,
     MAX_ASKED_PER_SECOND,
@@ -14,7 +15,6 @@ from log_service.broker.schema_validation.validation import (
     PAUSE_MS,
     SchemaValidation,
 )
-from log_service.broker.schema_validation.verdicts import ACCEPTED_MS, REFUSED_MS
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.topic_keys import TOPIC_NAME_STRATEGY
 from log_service.records.rules import NamedSchema, SchemaName
@@ -37,15 +37,17 @@ class TrioClock:
 
 
 class Asking:
-    """A validation, and the verdicts that a batch of the topic ``orders`` would see."""
+    """A validation, and the decisions that a batch of the topic ``orders`` would see."""
 
     def __init__(self, registry: FakeRegistry) -> None:
         self.registry = registry
         self.validation = SchemaValidation(registry, TrioClock())
 
-    def schemas(self) -> TopicVerdicts:
+    def schemas(self) -> TopicDecisions:
         now_ms = int(trio.current_time() * 1_000)
-        return TopicVerdicts(rules={False: RULE}, verdicts=self.validation.verdicts, now_ms=now_ms)
+        return TopicDecisions(
+            rules={False: RULE}, decisions=self.validation.decisions, now_ms=now_ms
+        )
 
     async def learn(self, *names: SchemaName, timeout_ms: int = 30_000) -> KafkaError | None:
         wanted = [NamedSchema(is_key=False, name=name) for name in names]
@@ -53,8 +55,8 @@ class Asking:
             self.schemas(), wanted, self.validation.deadline_ms(timeout_ms)
         )
 
-    def verdict(self, name: SchemaName) -> str | None:
-        return self.schemas().verdict(name, is_key=False)
+    def decision(self, name: SchemaName) -> str | None:
+        return self.schemas().decision(name, is_key=False)
 
 
 def tell(registry: FakeRegistry, story: Callable[[Asking], Awaitable[None]]) -> None:
@@ -67,10 +69,10 @@ def tell(registry: FakeRegistry, story: Callable[[Asking], Awaitable[None]]) -> 
 def test_answers_become_verdicts() -> None:
     async def story(asking: Asking) -> None:
         assert await asking.learn(1, 2) is None
-        assert asking.verdict(1) == ""
-        assert asking.verdict(2) == "schema id 2 is not registered"
+        assert asking.decision(1) == ""
+        assert asking.decision(2) == "schema id 2 is not registered"
         await trio.sleep(REFUSED_MS / 1_000)
-        assert (asking.verdict(1), asking.verdict(2)) == ("", None)
+        assert (asking.decision(1), asking.decision(2)) == ("", None)
 
     tell(FakeRegistry(subjects={1: {"orders-value"}}), story)
 
@@ -80,8 +82,8 @@ def test_a_subject_may_be_an_alias() -> None:
 
     async def story(asking: Asking) -> None:
         assert await asking.learn(1, 2) is None
-        assert asking.verdict(1) == ""
-        assert asking.verdict(2) == "schema id 2 is not registered under subject orders-value"
+        assert asking.decision(1) == ""
+        assert asking.decision(2) == "schema id 2 is not registered under subject orders-value"
 
     registry = FakeRegistry(
         subjects={1: {"all-orders"}, 2: {"others"}}, aliases={"orders-value": "all-orders"}
@@ -145,7 +147,7 @@ def test_a_registry_that_is_away_makes_producers_try_again() -> None:
         asking.registry.failure = None
         await trio.sleep(PAUSE_MS / 1_000)
         assert await asking.learn(1) is None
-        assert asking.verdict(1) == ""
+        assert asking.decision(1) == ""
 
     tell(
         FakeRegistry(subjects={1: {"orders-value"}}, failure="http://registry cannot be reached"),
@@ -158,9 +160,9 @@ def test_an_accepted_schema_counts_on_while_the_registry_is_away() -> None:
         assert await asking.learn(1) is None
         asking.registry.failure = "gone"
         await trio.sleep(ACCEPTED_MS / 1_000)
-        assert asking.verdict(1) is None
+        assert asking.decision(1) is None
         assert await asking.learn(1) is None
-        assert asking.verdict(1) == ""
+        assert asking.decision(1) == ""
         assert await asking.learn(2) is not None
 
     tell(FakeRegistry(subjects={1: {"orders-value"}}), story)
@@ -174,7 +176,7 @@ def test_an_accepted_schema_counts_on_while_the_registry_hangs() -> None:
         asking.registry.gate = trio.Event()
         await trio.sleep(ACCEPTED_MS / 1_000)
         assert await asking.learn(1, timeout_ms=100) is None
-        assert asking.verdict(1) == ""
+        assert asking.decision(1) == ""
         assert await asking.learn(2, timeout_ms=100) is not None
 
     tell(FakeRegistry(subjects={1: {"orders-value"}}), story)
@@ -186,7 +188,7 @@ def test_a_deleted_schema_is_refused_in_the_end() -> None:
         asking.registry.subjects.clear()
         await trio.sleep(ACCEPTED_MS / 1_000)
         assert await asking.learn(1) is None
-        assert asking.verdict(1) == "schema id 1 is not registered"
+        assert asking.decision(1) == "schema id 1 is not registered"
 
     tell(FakeRegistry(subjects={1: {"orders-value"}}), story)
 

@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from log_service.broker.transactions.verdicts import Asker
-from log_service.broker.transactions.verifier import Question, Verdict
+from log_service.broker.transactions.response_errors import Asker
+from log_service.broker.transactions.verifier import Question, VerificationResult
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TRANSACTION_STATE_TOPIC, NodeId, TopicPartition
 from log_service.coordinator.transaction.transaction_coordinator import PartitionsOfTransaction
@@ -87,7 +87,7 @@ async def led_elsewhere(
 
 def ask(
     node: HandlerNode,
-    verdicts: list[Verdict],
+    verdicts: list[VerificationResult],
     name: str = "tx",
     producer_id: int = 7,
     asker: Asker = Asker.ADDS,
@@ -114,7 +114,7 @@ def test_what_another_broker_says_is_the_verdict(
     codes: list[ErrorCode], expected: dict[TopicPartition, ErrorCode]
 ) -> None:
     async def story(node: HandlerNode) -> None:
-        coordinator, verdicts = await led_elsewhere(node, *codes), list[Verdict]()
+        coordinator, verdicts = await led_elsewhere(node, *codes), list[VerificationResult]()
         ask(node, verdicts)
         await trio.testing.wait_all_tasks_blocked()
         assert [verdict.errors for verdict in verdicts] == [expected]
@@ -132,7 +132,7 @@ def test_each_request_waits_once_in_all_for_the_end_of_the_transaction_before() 
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         await node.create_topic(TRANSACTION_STATE_TOPIC)
-        verdicts = list[Verdict]()
+        verdicts = list[VerificationResult]()
         retry_max_ms = node.node.config.verification.retry_max_ms
 
         def ask_locally(
@@ -166,7 +166,10 @@ def test_questions_that_come_while_a_request_is_on_its_way_go_out_together_in_th
     None
 ):
     async def story(node: HandlerNode) -> None:
-        coordinator, verdicts = await led_elsewhere(node, may_answer=False), list[Verdict]()
+        coordinator, verdicts = (
+            await led_elsewhere(node, may_answer=False),
+            list[VerificationResult](),
+        )
         for number in range(4):
             ask(node, verdicts, f"tx-{number}", producer_id=number)
             await trio.testing.wait_all_tasks_blocked()
@@ -184,7 +187,7 @@ def test_questions_that_come_while_a_request_is_on_its_way_go_out_together_in_th
 
 def test_a_broker_that_takes_no_such_questions_keeps_no_one_from_writing() -> None:
     async def story(node: HandlerNode) -> None:
-        coordinator, verdicts = await led_elsewhere(node, version=3), list[Verdict]()
+        coordinator, verdicts = await led_elsewhere(node, version=3), list[VerificationResult]()
         ask(node, verdicts)
         await trio.testing.wait_all_tasks_blocked()
         assert [verdict.errors for verdict in verdicts] == [{}]
@@ -195,7 +198,10 @@ def test_a_broker_that_takes_no_such_questions_keeps_no_one_from_writing() -> No
 
 def test_verification_that_is_switched_off_meanwhile_lets_all_in() -> None:
     async def story(node: HandlerNode) -> None:
-        coordinator, verdicts = await led_elsewhere(node, may_answer=False), list[Verdict]()
+        coordinator, verdicts = (
+            await led_elsewhere(node, may_answer=False),
+            list[VerificationResult](),
+        )
         ask(node, verdicts, asker=Asker.VERIFIES)
         await trio.testing.wait_all_tasks_blocked()
         node.node.transaction_verifier.is_enabled = False

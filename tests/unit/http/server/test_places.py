@@ -1,17 +1,17 @@
-"""Places of work that takes long: one person leaves room for others."""
+"""WorkLimits of work that takes long: one person leaves room for others."""
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from log_service.http.server.places import Places
 from log_service.http.server.values import HttpError
+from log_service.http.server.work_limits import WorkLimits
 
 
 class Workers:
     """Tasks of people that hold places until the test ends."""
 
-    def __init__(self, nursery: trio.Nursery, places: Places) -> None:
+    def __init__(self, nursery: trio.Nursery, places: WorkLimits) -> None:
         self._nursery = nursery
         self._places = places
         self.running: list[str] = []
@@ -34,7 +34,7 @@ class Workers:
 @pytest.mark.parametrize(("is_patient", "refused"), [(True, 6), (False, 8)])
 def test_one_person_leaves_room_for_others(*, is_patient: bool, refused: int) -> None:
     async def run() -> None:
-        places = Places(most=8, most_of_one=2, is_patient=is_patient)
+        places = WorkLimits(most=8, most_of_one=2, is_patient=is_patient)
         async with trio.open_nursery() as nursery:
             workers = Workers(nursery, places)
             await workers.begin("ann", 10)
@@ -54,7 +54,7 @@ def test_one_person_leaves_room_for_others(*, is_patient: bool, refused: int) ->
 def test_without_logins_one_may_take_all() -> None:
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            workers = Workers(nursery, Places(most=4, most_of_one=1))
+            workers = Workers(nursery, WorkLimits(most=4, most_of_one=1))
             await workers.begin("", 12)
             assert (len(workers.running), len(workers.refused)) == (4, 4)
             nursery.cancel_scope.cancel()
@@ -64,7 +64,7 @@ def test_without_logins_one_may_take_all() -> None:
 
 def test_a_place_is_free_after_its_work() -> None:
     async def run() -> None:
-        places = Places(most=1, most_of_one=1, is_patient=False)
+        places = WorkLimits(most=1, most_of_one=1, is_patient=False)
         for user in ("ann", "bob", "ann"):
             async with places.one_of(user):
                 with pytest.raises(HttpError) as refused:
@@ -72,6 +72,6 @@ def test_a_place_is_free_after_its_work() -> None:
                 assert refused.value.status == 503
                 assert refused.value.headers
                 assert "end some" in refused.value.text or "too many people" in refused.value.text
-        assert "Places" in repr(places)
+        assert "WorkLimits" in repr(places)
 
     trio.run(run)

@@ -16,7 +16,7 @@ from orchestration.formats.json_values import JsonFormat
 from orchestration.topics.spec import TopicSpec
 from orchestration.values.ddl import parse_ddl
 from orchestration.values.plain_json import plain_schema, read_plain
-from orchestration.values.rule import RULE, Form, rule_table
+from orchestration.values.rule import RULE, Example, rule_table
 from orchestration.values.scalars import Reading
 from orchestration.values.strict_json import StrictSchema
 from tests.helpers.json_tokens import token
@@ -59,7 +59,7 @@ def document(text: str) -> bytes:
 
 
 @pytest.mark.parametrize(("kind", "form"), FORMS)
-def test_each_form_becomes_what_the_rule_says(kind: str, form: Form) -> None:
+def test_each_form_becomes_what_the_rule_says(kind: str, form: Example) -> None:
     fields = fields_of(kind, form.reading)
     fault = None if form.fault is None else f"field a is not {form.fault}"
     values = pa.array([document(form.json)], pa.binary())

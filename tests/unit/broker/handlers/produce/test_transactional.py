@@ -12,8 +12,8 @@ import trio
 import trio.testing
 
 from log_service.broker.transactions import verifier
-from log_service.broker.transactions.verdicts import Asker, produce_error, request_error
-from log_service.broker.transactions.verifier import Question, Verdict
+from log_service.broker.transactions.response_errors import Asker, produce_error, request_error
+from log_service.broker.transactions.verifier import Question, VerificationResult
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TRANSACTION_STATE_TOPIC, NodeId, TopicPartition
 from log_service.coordinator.transaction.transaction_coordinator import PartitionsOfTransaction
@@ -169,7 +169,7 @@ def test_a_coordinator_that_responds_at_once_has_no_request_wait(code: ErrorCode
     """
 
     async def story(node: HandlerNode) -> None:
-        coordinator, verdicts = await coordinated(node), list[Verdict]()
+        coordinator, verdicts = await coordinated(node), list[VerificationResult]()
         coordinator.verdicts = [code]
         where = TopicPartition("a", 0)
         question = Question(

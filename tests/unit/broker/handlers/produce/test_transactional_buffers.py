@@ -7,7 +7,7 @@ import pytest
 import trio.testing
 
 from log_service.broker.handlers.produce.transactional import handle_transactional_produce
-from log_service.broker.requests.produce_lines import ProduceLines
+from log_service.broker.requests.produce_queues import ProduceQueues
 from log_service.broker.transactions.verifier import Question
 from log_service.common.types import TRANSACTION_STATE_TOPIC, TopicPartition
 from log_service.config.views import LogConfig
@@ -59,7 +59,7 @@ def asked_about(
     )
     node = SimpleNamespace(
         clock=SimpleNamespace(wall_ms=lambda: 1),
-        produce_lines=ProduceLines(),
+        produce_queues=ProduceQueues(),
         schema_validation=None,
         replicas=SimpleNamespace(find=lambda *_: partition),
         transaction_verifier=SimpleNamespace(verify=lambda *arguments: asked.append(arguments)),

@@ -12,8 +12,8 @@ from trio.testing import MockClock
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.http.console.pages.records import handlers
 from log_service.http.console.pages.records.reading import ENOUGH
-from log_service.http.server.places import Places
 from log_service.http.server.values import HttpError
+from log_service.http.server.work_limits import WorkLimits
 
 
 @asynccontextmanager
@@ -56,7 +56,7 @@ def test_a_download_that_ends_early_breaks_off(
 
     async def run() -> bool:
         async with trio.open_nursery() as nursery:
-            context = SimpleNamespace(nursery=nursery, streams=Places(most=1, most_of_one=1))
+            context = SimpleNamespace(nursery=nursery, streams=WorkLimits(most=1, most_of_one=1))
             page_request: Any = SimpleNamespace(
                 value=lambda _name: "t",
                 query={},

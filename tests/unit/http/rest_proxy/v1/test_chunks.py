@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from log_service.http.rest_proxy.v1.chunks import MAX_AHEAD, MAX_CHUNKS, Chunk, Window
 from log_service.http.rest_proxy.v1.endings import DELETED, Ending
 from log_service.http.rest_proxy.v1.lines import EventLines, NdjsonLines
-from log_service.http.rest_proxy.v1.shared_readers import CHUNK_BYTES, Followed, Seat, SharedReader
+from log_service.http.rest_proxy.v1.shared_readers import (
+    CHUNK_BYTES,
+    Followed,
+    ReaderCursor,
+    SharedReader,
+)
 from tests.integration.http.event_reader import events_of
 
 
@@ -211,4 +216,4 @@ def test_a_reader_that_ends_its_streams_keeps_its_newest_chunks(ending: Ending |
     reader.end(ending)
     kept = [number for number in range(10) if reader.window.get(number) is not None]
     assert kept == (list(range(10)) if ending is None else [9])
-    assert Seat(reader, 0).is_over
+    assert ReaderCursor(reader, 0).is_over

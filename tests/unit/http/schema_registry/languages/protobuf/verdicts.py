@@ -133,14 +133,14 @@ DEFAULT_VALUES = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class LagResult:
     """A file, and whether protoc takes it."""
 
     text: str
     is_valid: bool
 
 
-def verdicts() -> Iterator[Verdict]:
+def verdicts() -> Iterator[LagResult]:
     """Yield all files."""
     head, is_valid = "", True
     for line in Path(__file__).with_suffix(".txt").read_text().splitlines()[1:]:
@@ -148,9 +148,9 @@ def verdicts() -> Iterator[Verdict]:
             name, verdict = line.strip("[]").split()
             head, is_valid = HEADS[name], verdict == "valid"
         elif line:
-            yield Verdict(text=head.replace("%s", line), is_valid=is_valid)
+            yield LagResult(text=head.replace("%s", line), is_valid=is_valid)
     for type_, accepted in DEFAULTS.items():
         for value in DEFAULT_VALUES:
             field = f"optional {type_} a = 1 [default = {value}];"
             text = f'syntax = "proto2"; enum E {{ abc = 0; }} message A {{ {field} }}'
-            yield Verdict(text=text, is_valid=value in accepted)
+            yield LagResult(text=text, is_valid=value in accepted)

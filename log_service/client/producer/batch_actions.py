@@ -34,7 +34,7 @@ MOVED = frozenset(
 """Errors after which metadata is refreshed before the next attempt."""
 
 
-class Verdict(Enum):
+class BatchAction(Enum):
     """The possible actions on a batch after its response."""
 
     COMPLETE = auto()
@@ -45,18 +45,18 @@ class Verdict(Enum):
     FAIL = auto()
 
 
-def verdict_of(code: ErrorCode, batch: ProducerBatch, *, is_first_outstanding: bool) -> Verdict:
+def action_on(code: ErrorCode, batch: ProducerBatch, *, is_first_outstanding: bool) -> BatchAction:
     """Return the action on a batch whose response has this error code."""
     if code in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
-        return Verdict.COMPLETE
+        return BatchAction.COMPLETE
     if code is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
-        return Verdict.SPLIT
+        return BatchAction.SPLIT
     if batch.is_transactional and code in NUMBERS_OF_TRANSACTIONS:
         is_behind_another = code not in LOST_IDENTITY and not is_first_outstanding
-        return Verdict.RETRY if is_behind_another else Verdict.FAIL
+        return BatchAction.RETRY if is_behind_another else BatchAction.FAIL
     if batch.has_sequence:
         if code in {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}:
-            return Verdict.NUMBER_ANEW if is_first_outstanding else Verdict.RETRY
+            return BatchAction.NUMBER_ANEW if is_first_outstanding else BatchAction.RETRY
         if code in LOST_IDENTITY:
-            return Verdict.NEW_IDENTITY
-    return Verdict.RETRY if code.is_retriable else Verdict.FAIL
+            return BatchAction.NEW_IDENTITY
+    return BatchAction.RETRY if code.is_retriable else BatchAction.FAIL

@@ -16,26 +16,26 @@ ACCEPTED_MS: Final = 300_000
 RENEWED_MS: Final = 10_000
 """How long an expired acceptance is prolonged while the registry does not respond."""
 REFUSED_MS: Final = 1_000
-MAX_VERDICTS: Final = 10_000
-"""Maximum number of verdicts of each kind."""
+MAX_DECISIONS: Final = 10_000
+"""Maximum number of decisions of each kind."""
 
 Key = tuple[SubjectRule, SchemaName]
 V = TypeVar("V")
 
 
-class Verdicts:
+class Decisions:
     """The schemas that one node knows to be accepted or refused by the registry.
 
     Each entry is valid until a time in monotonic milliseconds.
     """
 
-    def __init__(self, capacity: int = MAX_VERDICTS) -> None:
+    def __init__(self, capacity: int = MAX_DECISIONS) -> None:
         self._capacity = capacity
         self._accepted: dict[Key, int] = {}
         self._refused: dict[Key, tuple[int, str]] = {}
 
     def __repr__(self) -> str:
-        return f"<Verdicts accepted={len(self._accepted)} refused={len(self._refused)}>"
+        return f"<Decisions accepted={len(self._accepted)} refused={len(self._refused)}>"
 
     def of(self, rule: SubjectRule, name: SchemaName, now_ms: int) -> str | None:
         """Return "" for an accepted schema, the reason for a refused one, or None if unknown."""
@@ -64,8 +64,8 @@ class Verdicts:
         self._accepted[key] = now_ms + RENEWED_MS
         return True
 
-    def _put(self, verdicts: dict[Key, V], key: Key, verdict: V) -> None:
-        verdicts.pop(key, None)
-        if len(verdicts) >= self._capacity:
-            del verdicts[next(iter(verdicts))]
-        verdicts[key] = verdict
+    def _put(self, decisions: dict[Key, V], key: Key, decision: V) -> None:
+        decisions.pop(key, None)
+        if len(decisions) >= self._capacity:
+            del decisions[next(iter(decisions))]
+        decisions[key] = decision

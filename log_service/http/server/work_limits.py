@@ -23,7 +23,7 @@ class _Own:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Places:
+class WorkLimits:
     """The limits of one kind of work, which needs a place for each piece that runs.
 
     Without logins the user is empty, and only the total limit ``most`` applies.

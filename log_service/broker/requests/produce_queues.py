@@ -4,7 +4,7 @@ Decides the order. The requests of one connection are handled one after the othe
 producer's batches come in the order of their sequences. While one request is handled, later ones of
 its connection wait in a queue, however small they are. This queue is called the line of the
 connection. Between connections there is no order. Batches are checked in the thread pool, a step at
-a time, and the lines take turns.
+a time, and the queues take turns.
 
 Invariants:
 
@@ -36,7 +36,7 @@ MAX_LEFT_BYTES = 16 << 20
 
 
 @dataclass(slots=True, eq=False)
-class Standing:
+class QueuedRequest:
     """A request in the queue of its connection.
 
     ``work`` appends the request's batches and completes ``deferred``. It checks ``is_dropped``
@@ -47,31 +47,31 @@ class Standing:
     deferred: Deferred
     held_bytes: int
     outlives_client: bool
-    work: "Callable[[Standing], Awaitable[None]]"
+    work: "Callable[[QueuedRequest], Awaitable[None]]"
     is_dropped: bool = False
     is_left: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class ProduceLines:
+class ProduceQueues:
     """The queues of produce requests of one node, by connection."""
 
-    _lines: dict[int, deque[Standing]] = field(default_factory=dict)
+    _queues: dict[int, deque[QueuedRequest]] = field(default_factory=dict)
     _turn: trio.Lock = field(default_factory=trio.Lock)
     _left_bytes: int = 0
 
     def __repr__(self) -> str:
-        return f"<ProduceLines lines={len(self._lines)}>"
+        return f"<ProduceQueues queues={len(self._queues)}>"
 
     def is_busy(self, connection: ConnectionContext) -> bool:
         """Whether the next request of the connection must wait, because one is in progress."""
-        return connection.connection_id in self._lines
+        return connection.connection_id in self._queues
 
     def stand(
         self,
         call: Call,
         request: ProduceRequest,
-        work: Callable[[Standing], Awaitable[None]],
+        work: Callable[[QueuedRequest], Awaitable[None]],
         *,
         outlives_client: bool,
     ) -> Deferred:
@@ -83,19 +83,19 @@ class ProduceLines:
         """
         deferred = call.defer()
         held_bytes = keep_records(call.connection, request)
-        standing = Standing(call, deferred, held_bytes, outlives_client, work)
+        standing = QueuedRequest(call, deferred, held_bytes, outlives_client, work)
         deferred.held_bytes = held_bytes
         deferred.on_discard(partial(self._leave, standing))
-        line = self._lines.get(call.connection.connection_id)
+        line = self._queues.get(call.connection.connection_id)
         if line is None:
-            line = self._lines[call.connection.connection_id] = deque((standing,))
+            line = self._queues[call.connection.connection_id] = deque((standing,))
             call.route.start_task(self._work_off, call.connection.connection_id, line)
         else:
             line.append(standing)
         return deferred
 
     async def check(
-        self, run_in_pool: RunInPool, steps: Steps[ValidatedBatches], standing: Standing
+        self, run_in_pool: RunInPool, steps: Steps[ValidatedBatches], standing: QueuedRequest
     ) -> ValidatedBatches | KafkaError | None:
         """Run the steps of a check in the pool.
 
@@ -110,7 +110,7 @@ class ProduceLines:
             if found is not None:
                 return found
 
-    async def _work_off(self, connection_id: int, line: deque[Standing]) -> None:
+    async def _work_off(self, connection_id: int, line: deque[QueuedRequest]) -> None:
         try:
             while line:
                 standing = line[0]
@@ -127,9 +127,9 @@ class ProduceLines:
                     self._left_bytes -= standing.held_bytes
         finally:
             self._left_bytes -= sum(standing.held_bytes for standing in line if standing.is_left)
-            del self._lines[connection_id]
+            del self._queues[connection_id]
 
-    def _leave(self, standing: Standing) -> None:
+    def _leave(self, standing: QueuedRequest) -> None:
         """Drop a request whose client has left, unless its work continues without the client."""
         standing.is_left = (
             standing.outlives_client and self._left_bytes + standing.held_bytes <= MAX_LEFT_BYTES
