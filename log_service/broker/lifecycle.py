@@ -227,9 +227,12 @@ class BrokerLifecycle:
                 response = error
             nursery.cancel_scope.cancel()
         assert response is not None, "what is not a KafkaError leaves with the nursery"
-        if isinstance(response, KafkaError):
-            raise response
-        return response
+        try:
+            if isinstance(response, KafkaError):
+                raise response
+            return response
+        finally:
+            del response  # the traceback of an error holds this frame
 
     async def _log_silence(self) -> None:
         await trio.sleep(SILENCE_MS / 1_000)

@@ -6,6 +6,7 @@ disk have types of their own, because the operator has to act on them.
 """
 
 from enum import IntEnum
+from typing import TypeVar
 
 
 class ErrorCode(IntEnum):
@@ -245,6 +246,19 @@ class StorageError(TidelogError):
 
 class ProtocolError(TidelogError):
     """The bytes of a peer do not follow the protocol, and the connection has to be closed."""
+
+
+E = TypeVar("E", bound=BaseException)
+
+
+def kept(error: E) -> E:
+    """Return an error without its traceback and its causes, because it is kept for later.
+
+    A traceback holds the frames that ran and their callers, with all variables. If one of them
+    leads to the error, this is a reference cycle, which a node may never free.
+    """
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    return error
 
 
 def first_error(error: BaseException) -> BaseException:

@@ -223,7 +223,10 @@ class NodeToControllerChannel:
                 failure = error
             nursery.cancel_scope.cancel()
         if failure is not None:
-            raise failure
+            try:
+                raise failure
+            finally:
+                del failure  # its traceback holds this frame
         if response is None:
             self.pool().channel(
                 destination

@@ -350,10 +350,14 @@ class ControllerDriver:
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"the metadata log did not commit within {timeout_ms} ms; it may still do so",
             )
-        if isinstance(outcome.reply, KafkaError):
-            raise outcome.reply
-        assert isinstance(outcome.reply, response_type)
-        return outcome.reply
+        reply = outcome.take()
+        try:
+            if isinstance(reply, KafkaError):
+                raise reply
+            assert isinstance(reply, response_type)
+            return reply
+        finally:
+            del reply  # the traceback of an error holds this frame
 
     async def _maybe_upgrade(self, request: Any, response_type: type[R]) -> None:
         """Let the quorum raise kraft.version if an UpdateFeatures request contains this update.
@@ -419,6 +423,11 @@ class _Outcome:
     def set(self, reply: Message | KafkaError) -> None:
         self.reply = reply
         self.is_known.set()
+
+    def take(self) -> Message | KafkaError | None:
+        """Return the outcome, and drop it."""
+        reply, self.reply = self.reply, None
+        return reply
 
 
 class _MetadataLog:

@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from log_service.common.env import Connection, Env
-from log_service.common.errors import ProtocolError
+from log_service.common.errors import ProtocolError, kept
 from log_service.common.types import Buffer
 
 SIZE_BYTES = 4
@@ -56,6 +56,14 @@ class _InFlight:
         self.settled = trio.Event()
         self.frame: bytearray | None = None
         self.error: Exception | None = None
+
+    def take_error(self) -> Exception | None:
+        """Return the error, and drop it.
+
+        Its traceback will hold the frame that raises it, and the frame holds this object.
+        """
+        error, self.error = self.error, None
+        return error
 
 
 class Channel:
@@ -151,9 +159,8 @@ class Channel:
         """
         sent = await self._send_request(chunks, timeout_ms)
         await sent.settled.wait()
-        if sent.error is not None:
-            raise sent.error
-        assert sent.frame is not None
+        if sent.frame is None:
+            raise sent.take_error() or AssertionError("a settled request has a frame or an error")
         return sent.frame
 
     async def send(self, chunks: Sequence[Buffer]) -> None:
@@ -354,7 +361,7 @@ class Channel:
     def _fail(self, error: Exception) -> None:
         if self._error is not None:
             return
-        self._error = error
+        self._error = kept(error)
         self._stream.close()
         self._watch.cancel()
         self._closed.set()
@@ -430,7 +437,10 @@ async def open_channel(
             channel.close()
             nursery.cancel_scope.cancel()
     if failure is not None:
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # its traceback holds this frame
 
 
 async def _connect(env: Env, host: str, port: int, secure: Secure | None) -> Connection:

@@ -20,7 +20,7 @@ from typing import TypeVar
 import trio
 
 from log_service.common.env import Env
-from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.common.errors import ErrorCode, KafkaError, ProtocolError, kept
 from log_service.common.quiet_log import QuietLogger
 from log_service.protocol.schema import Message
 from log_service.rpc.connection import (
@@ -246,7 +246,7 @@ class NodeChannel:
         self._note_end(question_after(error))
         text = f"cannot reach a broker at {self.destination}: {_reason(error)}"
         opening.error = (
-            error
+            kept(error)
             if isinstance(error, KafkaError)
             else KafkaError(ErrorCode.NETWORK_EXCEPTION, text)
         )

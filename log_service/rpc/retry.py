@@ -62,17 +62,20 @@ async def retry(
     """
     last_error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no response within {timeout_ms} ms")
     failed_count = 0
-    with trio.move_on_after(timeout_ms / 1_000):
-        while True:
-            try:
-                return await attempt(failed_count)
-            except KafkaError as error:
-                if not is_retriable(error):
-                    raise
-                last_error = error
-            await trio.sleep(backoff.delay_ms(failed_count, rng) / 1_000)
-            failed_count += 1
-    raise last_error
+    try:
+        with trio.move_on_after(timeout_ms / 1_000):
+            while True:
+                try:
+                    return await attempt(failed_count)
+                except KafkaError as error:
+                    if not is_retriable(error):
+                        raise
+                    last_error = error
+                await trio.sleep(backoff.delay_ms(failed_count, rng) / 1_000)
+                failed_count += 1
+        raise last_error
+    finally:
+        del last_error  # its traceback holds this frame
 
 
 async def first_success(attempts: Sequence[Callable[[], Awaitable[T]]], *, stagger_ms: float) -> T:
@@ -99,12 +102,15 @@ async def first_success(attempts: Sequence[Callable[[], Awaitable[T]]], *, stagg
         finally:
             ended.set()
 
-    async with trio.open_nursery() as nursery:
-        for attempt in attempts:
-            ended = trio.Event()
-            nursery.start_soon(run, attempt, ended)
-            with trio.move_on_after(stagger_ms / 1_000):
-                await ended.wait()
-    if not results:
-        raise errors[-1]
-    return results[0]
+    try:
+        async with trio.open_nursery() as nursery:
+            for attempt in attempts:
+                ended = trio.Event()
+                nursery.start_soon(run, attempt, ended)
+                with trio.move_on_after(stagger_ms / 1_000):
+                    await ended.wait()
+        if not results:
+            raise errors[-1]
+        return results[0]
+    finally:
+        errors.clear()  # their tracebacks hold the frames that hold this list

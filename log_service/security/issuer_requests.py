@@ -215,17 +215,20 @@ def _connected(host: str, port: int, deadline: float) -> socket.socket:
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     failure = OSError(f"{host} has no address")
-    for tried_count, (family, kind, protocol, _, address) in enumerate(found):
-        stream = socket.socket(family, kind, protocol)
-        try:
-            stream.settimeout(_left(deadline) / (len(found) - tried_count))
-            stream.connect(address)
-        except OSError as error:
-            stream.close()
-            failure = error
-        else:
-            return stream
-    raise failure
+    try:
+        for tried_count, (family, kind, protocol, _, address) in enumerate(found):
+            stream = socket.socket(family, kind, protocol)
+            try:
+                stream.settimeout(_left(deadline) / (len(found) - tried_count))
+                stream.connect(address)
+            except OSError as error:
+                stream.close()
+                failure = error
+            else:
+                return stream
+        raise failure
+    finally:
+        del failure  # its traceback holds this frame
 
 
 def _secured(

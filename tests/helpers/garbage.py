@@ -13,10 +13,11 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def counted_garbage() -> Iterator[Counter[str]]:
-    """Count the garbage of a block by the product's classes.
+def counted_garbage(modules: str = "log_service.") -> Iterator[Counter[str]]:
+    """Count the garbage of a block by class.
 
-    The counts are there once the block is over.
+    The counts are there once the block is over. ``modules`` is the beginning of the names of the
+    classes' modules. It is empty to count all classes.
     """
     left: Counter[str] = Counter()
     is_collecting, flags = gc.isenabled(), gc.get_debug()
@@ -29,7 +30,7 @@ def counted_garbage() -> Iterator[Counter[str]]:
         left.update(
             type(each).__qualname__
             for each in gc.garbage
-            if type(each).__module__.startswith("log_service.")
+            if type(each).__module__.startswith(modules)
         )
     finally:
         gc.set_debug(flags)

@@ -39,7 +39,7 @@ from log_service.broker.loggers import alter_loggers, describe_loggers
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred, Side
 from log_service.common.access import AclOperation
-from log_service.common.errors import ConfigError, ErrorCode, KafkaError
+from log_service.common.errors import ConfigError, ErrorCode, KafkaError, kept
 from log_service.common.repeated import repeated
 from log_service.config.broker import ALL_DIRECTORIES, strange_directories
 from log_service.config.definition import split_list
@@ -328,7 +328,7 @@ async def _refused_here(
             for validator in node.config_validators if _is_this_one(node, resource) else ():
                 await validator.validate(names, texts)
         except ConfigError as error:
-            refused[place] = error
+            refused[place] = kept(error)
     return refused
 
 

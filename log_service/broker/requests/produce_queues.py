@@ -26,7 +26,7 @@ import trio
 
 from log_service.broker.requests.call import Call, Deferred
 from log_service.common.env import RunInPool
-from log_service.common.errors import KafkaError
+from log_service.common.errors import KafkaError, kept
 from log_service.common.steps import Steps
 from log_service.network.server import ConnectionContext
 from log_service.protocol.messages.produce import ProduceRequest
@@ -171,5 +171,5 @@ def _take_step(steps: Steps[ValidatedBatches]) -> ValidatedBatches | KafkaError 
         found: ValidatedBatches = ended.value
         return found
     except KafkaError as error:
-        return error
+        return kept(error)
     return None

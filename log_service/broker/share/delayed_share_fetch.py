@@ -19,7 +19,7 @@ from log_service.broker.requests.call import Deferred
 from log_service.broker.share.led_share_partition import LedSharePartition
 from log_service.broker.share.log_reads import ReadBatches, read_batches
 from log_service.common.env import FileSlice
-from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.errors import ErrorCode, KafkaError, kept
 from log_service.coordinator.share.acquiring import AcquiredRange, AcquireRequest
 from log_service.coordinator.share.record_states import AcquireMode
 from log_service.coordinator.share.share_state import ShareKey
@@ -160,7 +160,7 @@ def _fetch_one(
         )
     except KafkaError as error:
         if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-            return Fetched(led, error=error)
+            return Fetched(led, error=kept(error))
         # Retention was faster than the group. The next fetch begins after it.
         led.follow_log_start()
         return Fetched(led)

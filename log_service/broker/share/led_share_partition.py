@@ -25,7 +25,7 @@ from log_service.broker.share.group_settings import GroupShareSettings
 from log_service.broker.share.log_reads import ReadBatches
 from log_service.broker.share.state_protocol import SharePersister, member_error
 from log_service.common.env import Clock
-from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.errors import ErrorCode, KafkaError, kept
 from log_service.common.timers import Timer, TimerQueue
 from log_service.coordinator.share.acknowledging import AcknowledgedRange
 from log_service.coordinator.share.acquiring import AcquiredRange, AcquireRequest
@@ -486,7 +486,7 @@ class LedSharePartition:
         """Stop serving. Queued writes are taken back and get ``error``."""
         if self.is_lost:
             return
-        self.is_lost, self.error = True, error
+        self.is_lost, self.error = True, kept(error)
         if self._timer is not None:
             self._timer.cancel()
         writes, self._queue = self._queue, []

@@ -10,7 +10,7 @@ empty salt and a salted password of another length are refused, although Apache 
 
 from collections.abc import Mapping
 
-from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.errors import ErrorCode, KafkaError, kept
 from log_service.common.features import METADATA_VERSION
 from log_service.common.secrets import SecretBytes
 from log_service.metadata.access import ScramUser
@@ -57,7 +57,7 @@ def alter_scram_users(
             try:
                 accepted[change.name] = _decide(image, change, accepted)
             except KafkaError as error:
-                errors[change.name] = error
+                errors[change.name] = kept(error)
                 accepted.pop(change.name, None)
     results = [
         _result(name, errors.get(name)) for name in dict.fromkeys(change.name for change in changes)

@@ -135,7 +135,8 @@ class Passwords:
             check.principal = await self._attempt(login)
             check.is_complete = True
         except HttpError as error:
-            check.error = error
+            # The traceback of the error itself holds the password, and leads back to this check.
+            check.error = HttpError(error.status, error.text, error.headers)
             raise
         finally:
             del self._checks[key]

@@ -6,16 +6,28 @@ wait.
 """
 
 from collections import Counter
+from typing import Any
 
 import pytest
 import trio
 
 from log_service.client import Consumer, Producer
 from log_service.common.access import AclOperation
+from log_service.common.errors import ErrorCode
+from log_service.metadata.image import ResourceType
 from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+)
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from log_service.protocol.messages.end_txn import EndTxnRequest
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
+from log_service.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.helpers.cluster import BROKER_PORT, Cluster, host_of, replicate_records, tell_cluster
 from tests.helpers.garbage import counted_garbage
@@ -153,6 +165,87 @@ def test_topics_that_come_and_go_leave_no_garbage() -> None:
         assert per_request(left) == {}
 
     tell(story)
+
+
+@pytest.mark.parametrize("count", [1, 50_000], ids=["few", "many"])
+def test_refused_batches_of_transactions_leave_no_garbage(count: int) -> None:
+    """A refused request is freed with its records, which may be many megabytes."""
+
+    async def story(node: Story) -> None:
+        await node.create_topic("a", max_message_bytes=str(8 << 20))
+        await node.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["t"]), 6)
+        await trio.sleep(5)
+        made = await node.ask(
+            InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000), 5
+        )
+        content = batch(
+            *[b"some record"] * count,
+            producer_id=made.producer_id,
+            producer_epoch=made.producer_epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        sending = produce_request("a", content[:-1] + b"?")
+        sending.transactional_id = "t"
+        with counted_garbage() as left:
+            for _ in range(COUNT):
+                response = await node.ask(sending, 12)
+                result = response.responses[0].partition_responses[0]
+                assert result.error_code == ErrorCode.CORRUPT_MESSAGE
+        assert per_request(left) == {}
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (
+            AlterUserScramCredentialsRequest(
+                deletions=[ScramCredentialDeletion(name="nobody", mechanism=9)]
+            ),
+            0,
+        ),
+        (
+            IncrementalAlterConfigsRequest(
+                resources=[
+                    AlterConfigsResource(
+                        resource_type=int(ResourceType.BROKER),
+                        resource_name="1",
+                        configs=[
+                            AlterableConfig(
+                                name="cordoned.log.dirs", config_operation=0, value="/nowhere"
+                            )
+                        ],
+                    )
+                ]
+            ),
+            1,
+        ),
+    ],
+    ids=["user", "directory"],
+)
+def test_refused_changes_leave_no_garbage(request_: Any, version: int) -> None:
+    async def story(node: Story) -> None:
+        with counted_garbage() as left:
+            for _ in range(COUNT):
+                await node.ask(request_, version)
+        assert per_request(left) == {}
+
+    tell(story)
+
+
+def test_connections_between_nodes_that_break_leave_no_garbage() -> None:
+    async def story(cluster: Cluster) -> None:
+        await replicate_records(cluster, await cluster.leader())
+        with counted_garbage() as left:
+            for _ in range(COUNT):
+                for node_id in cluster.brokers:
+                    cluster.world.network.reset_connections(host_of(node_id))
+                await trio.sleep(10)
+        assert per_request(left) == {}
+
+    tell_cluster(story)
 
 
 def test_changes_of_acls_leave_no_garbage() -> None:

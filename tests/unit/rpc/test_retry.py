@@ -1,6 +1,7 @@
 """Attempts are made again after pauses that double with jitter, until a deadline."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -8,7 +9,8 @@ import trio
 from trio.testing import MockClock
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.rpc.retry import Backoff, retry
+from log_service.rpc.retry import Backoff, first_success, retry
+from tests.helpers.garbage import counted_garbage
 
 BACKOFF = Backoff(first_ms=100, max_ms=1_000)
 
@@ -69,3 +71,22 @@ def test_an_attempt_that_hangs_from_the_start_is_a_timeout() -> None:
     with pytest.raises(KafkaError, match="no response within 10000 ms") as caught:
         play(attempt)
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_failed_attempts_leave_no_garbage() -> None:
+    async def attempt(failed_count: int) -> str:
+        return "done" if failed_count == 3 else await fail(failed_count)
+
+    async def never() -> str:
+        return await fail(0)
+
+    async def main() -> None:
+        for each in (attempt, fail):
+            with suppress(KafkaError):
+                await retry(each, timeout_ms=10_000, backoff=BACKOFF, rng=Random(3))
+        with suppress(KafkaError):
+            await first_success([never, never], stagger_ms=1)
+
+    with counted_garbage() as left:
+        trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert left == {}

@@ -19,7 +19,9 @@ from log_service.security.issuer_requests import MAX_DOCUMENT_BYTES, IssuerTls, 
 from log_service.security.jwks import fetch_document
 from log_service.security.sasl.jaas import OAUTHBEARER_MODULE, JaasEntry, parse_jaas
 from tests.helpers.authority import LOOPBACK, Authority
+from tests.helpers.garbage import counted_garbage
 from tests.helpers.issuer_server import server_context, serving
+from tests.helpers.ports import free_port
 
 NO_ENTRY = IssuerTls()
 PLANTED = "planted"
@@ -254,3 +256,11 @@ def test_issuer_without_tls_where_tls_is_wanted() -> None:
         pytest.raises(IssuerError, match=r"the TLS handshake with https://.* failed"),
     ):
         exchange(issuer.base.replace("http:", "https:"), NO_ENTRY)
+
+
+def test_issuer_that_is_down_leaves_no_garbage() -> None:
+    with counted_garbage("") as left:
+        for _ in range(3):
+            with suppress(IssuerError):
+                exchange(f"http://127.0.0.1:{free_port()}/keys", NO_ENTRY)
+    assert left == {}

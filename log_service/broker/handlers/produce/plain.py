@@ -21,7 +21,7 @@ from log_service.broker.handlers.produce.produce import (
 from log_service.broker.node import Node
 from log_service.broker.requests.call import NOTHING, Call, Deferred, Nothing
 from log_service.broker.requests.produce_queues import QueuedRequest
-from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.errors import ErrorCode, KafkaError, kept
 from log_service.protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
 from log_service.records.batch import looks_transactional
 from log_service.records.validator import Allowance, NoRoomError, TurnRoom
@@ -150,7 +150,7 @@ class PlainAppends:
                 self._node, partition, wanted.records, self._now_ms, allowance, standing
             )
         except KafkaError as error:
-            return error
+            return kept(error)
 
     def announce(self) -> None:
         """Notify waiting requests of appends that they were not notified of yet."""

@@ -30,7 +30,7 @@ from log_service.broker.node import Node
 from log_service.broker.requests.call import NOTHING, Call, Deferred, Nothing, Refusable
 from log_service.broker.requests.echo import echoing
 from log_service.broker.requests.pieces import Items
-from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.common.errors import ErrorCode, KafkaError, ProtocolError, kept
 from log_service.common.topic_names import INTERNAL_TOPICS
 from log_service.common.types import NO_TOPIC_ID, Buffer, TopicPartition
 from log_service.protocol.messages.produce import (
@@ -416,6 +416,7 @@ def append_batch(
             replicas.append(partition, records, acks=terms.acks, now_ms=now_ms, room=room),
         )
     except KafkaError as error:
+        kept(error)  # a check that failed earlier may have kept it
         if partition is not None:
             partition.failed_append_count += error.code not in _EXPECTED
             return _error_result(index, error, partition)

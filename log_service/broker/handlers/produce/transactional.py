@@ -35,7 +35,7 @@ from log_service.broker.requests.call import NOTHING, Call, Deferred, Nothing
 from log_service.broker.requests.produce_queues import QueuedRequest
 from log_service.broker.transactions.response_errors import Asker, produce_error
 from log_service.broker.transactions.verifier import Question, VerificationResult
-from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.errors import ErrorCode, KafkaError, kept
 from log_service.common.steps import Steps, finish
 from log_service.common.types import Buffer, TopicPartition
 from log_service.protocol.codec import MAX_REQUEST_ELEMENTS
@@ -193,7 +193,7 @@ class _Checks:
                     except UnknownSchemasError as error:
                         raise NoRoomError from error
                     except KafkaError as error:
-                        self.done[where] = error
+                        self.done[where] = kept(error)
                 self._left.pop()
         except NoRoomError:
             return False
@@ -228,7 +228,7 @@ class _Checks:
                         self._node, partition, wanted.records, self._now_ms, allowance, standing
                     )
                 except KafkaError as error:
-                    found = error
+                    found = kept(error)
                 if found is not None:
                     self.done[partition.topic_partition] = found
 
@@ -250,7 +250,7 @@ class _Checks:
                     wanted.records, self._now_ms, allowance, schemas
                 )
         except KafkaError as error:
-            self.done[partition.topic_partition] = error
+            self.done[partition.topic_partition] = kept(error)
         return None
 
 

@@ -24,7 +24,7 @@ from log_service.broker.requests.call import Call, Deferred
 from log_service.broker.share.session import MAX_MEMBER_ID_LENGTH, SessionKey, SharedPartition
 from log_service.broker.share.shares import Shares
 from log_service.common.access import AclOperation, AclResource
-from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.errors import ErrorCode, KafkaError, kept
 from log_service.common.features import SHARE_VERSION
 from log_service.common.session_epochs import FINAL_EPOCH
 from log_service.common.types import TopicId
@@ -124,7 +124,7 @@ def acknowledge(
             )
             check_exists(image, where)
         except KafkaError as error:
-            outcomes[where] = error
+            outcomes[where] = kept(error)
             continue
         if ranges:
             stored.append((where, ranges))
@@ -137,7 +137,7 @@ def acknowledge(
     waiting = {where for where, _ in stored}
 
     def on_stored(where: SharedPartition, error: KafkaError | None) -> None:
-        outcomes[where] = error
+        outcomes[where] = None if error is None else kept(error)
         waiting.discard(where)
         if not waiting:
             on_done(outcomes)

@@ -45,7 +45,7 @@ from log_service.broker.share.delayed_share_fetch import (
 from log_service.broker.share.led_share_partition import LedSharePartition
 from log_service.broker.share.session import SessionKey, SharedPartition, ShareFetchContext
 from log_service.common.access import AclOperation, AclResource
-from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.errors import ErrorCode, KafkaError, kept
 from log_service.common.session_epochs import next_epoch
 from log_service.coordinator.share.record_states import AcquireMode
 from log_service.coordinator.share.share_state import ShareKey
@@ -207,7 +207,7 @@ def _begin_fetch(fetch: _Fetch) -> None:
             check_readable(node.image(), fetch.call, where)
             led = _open(node, fetch.context.key, where)
         except KafkaError as error:
-            fetch.errors[where] = error
+            fetch.errors[where] = kept(error)
         else:
             fetch.led[led.key] = led
             led.partition.share_fetch_count += 1
@@ -269,7 +269,7 @@ def _is_readable_still(fetch: _Fetch, key: ShareKey) -> bool:
     try:
         check_readable(fetch.node.image(), fetch.call, where)
     except KafkaError as error:
-        fetch.errors[where] = error
+        fetch.errors[where] = kept(error)
         return False
     return True
 

@@ -6,6 +6,7 @@ It has its own share coordinator and its own dead letters, and restarts in betwe
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 import trio
@@ -28,6 +29,7 @@ from log_service.protocol.messages.incremental_alter_configs import (
 from log_service.records.batch import iterate_headers, iterate_records
 from log_service.records.record import Record
 from log_service.replication.traffic import Traffic
+from tests.helpers.garbage import counted_garbage
 from tests.sim.world import World, sim_run
 from tests.unit.broker.context import RawClient, Story, batch, running
 from tests.unit.broker.share.context import ACCEPT, GROUP, REJECT, RELEASE, Member
@@ -528,3 +530,20 @@ async def _work_until_killed(node: SharingStory, accepted: set[bytes | None], rn
                         accepted.add(b"%d" % offset)
     except (EOFError, OSError):
         return
+
+
+def test_refused_partitions_and_acknowledgements_leave_no_garbage() -> None:
+    async def story(node: SharingStory) -> None:
+        await node.share()
+        node.topic_ids["gone"] = UUID(int=77)
+        member = node.member()
+        await member.send(("a", "gone"))
+        with counted_garbage() as left:
+            for _ in range(20):
+                other = node.member()
+                await other.send(("gone",))
+                node.vanish(other)
+                await member.send(acks={("a", 0): [(5, 2, [ACCEPT])]})
+        assert {name: count for name, count in left.items() if count >= 20} == {}
+
+    tell(story)

@@ -16,6 +16,7 @@ from log_service.http.server.health import health_routes
 from log_service.http.server.passwords import MAX_CHECKS_OF_ADDRESS, REMEMBERED_MS, parse_basic
 from log_service.http.server.values import ANONYMOUS, HttpError, HttpRequest
 from log_service.security.sasl.oauthbearer import TokenRefusedError, ValidToken
+from tests.helpers.garbage import counted_garbage
 from tests.sim import VirtualClock
 from tests.unit.http.server.harness import GET, Stage, play
 
@@ -344,3 +345,23 @@ def test_a_server_asks_for_logins_before_it_reads_a_body() -> None:
         check_password=check,
     )
     play(scene, routes=health_routes(lambda: "it starts"), authenticate=authentication)
+
+
+def test_a_password_that_cannot_be_checked_leaves_no_garbage() -> None:
+    """A failed check frees the password."""
+
+    class Gone(Users):
+        async def check(self, user: str, password: SecretText) -> str | None:
+            await trio.lowlevel.checkpoint()
+            raise HttpError(503, "the cluster is gone")
+
+    async def main() -> None:
+        authentication = Authentication(
+            clock=VirtualClock(), rng=Random(1), check_password=Gone().check
+        )
+        with counted_garbage() as left:
+            for _ in range(3):
+                assert await status_of(authentication, request(basic())) == 503
+        assert left == {}
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))

@@ -15,6 +15,7 @@ from log_service.protocol.messages.produce import PartitionProduceResponse
 from log_service.records.builder import build_batch
 from log_service.records.compression import Codec
 from log_service.records.schema_names import PREFIX
+from tests.helpers.garbage import counted_garbage
 from tests.helpers.handler_node import HandlerNode, tell_handlers
 from tests.unit.broker.context import produce_request
 from tests.unit.broker.schema_validation.registries import FakeRegistry
@@ -294,5 +295,17 @@ def test_a_broker_without_a_registry_takes_nothing() -> None:
             found = await produce(node, records(*[named(GOOD)] * count))
             assert found.error_code == ErrorCode.INVALID_CONFIG
             assert "confluent.schema.registry.url" in str(found.error_message)
+
+    tell(story)
+
+
+@SIZES
+def test_refused_batches_leave_no_garbage(count: int) -> None:
+    async def story(node: HandlerNode, registry: FakeRegistry) -> None:
+        content = records(*[named(OTHER)] * count)
+        with counted_garbage() as left:
+            for _ in range(10):
+                assert (await produce(node, content)).error_code == ErrorCode.INVALID_RECORD
+        assert {name: made for name, made in left.items() if made >= 10} == {}
 
     tell(story)
