@@ -37,7 +37,7 @@ class ClientLimits:
     request_timeout_ms: int = 10_000
     """The time for one request to a broker.
 
-    It is a part of the whole time, so that a hanging broker does not use all of it.
+    It is a part of ``api_timeout_ms``, so that a hanging broker does not use all of that time.
     """
     api_timeout_ms: int = 30_000
     """The time for one call of an admin, or one record of a producer, with all retries."""

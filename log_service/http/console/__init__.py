@@ -1,7 +1,8 @@
-"""The web console: pages of a cluster, rendered on the server, for people with their own rights.
+"""The web console: pages on which people see and change a cluster with their own rights.
 
-The cluster's ACLs decide what a person sees and may do, because each request acts with the person's
-own login. Every page is a URL, and shows the ``tidelog`` commands that do the same.
+The server renders the pages. The cluster's ACLs decide what a person sees and may do, because each
+request acts with the person's own login. Every page has a URL, and shows the ``tidelog`` commands
+that do the same.
 
 The rooms, from the bottom up:
 

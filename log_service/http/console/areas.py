@@ -19,8 +19,8 @@ class PageRoute:
     """One page. A method other than GET changes something, and needs the CSRF token of its form.
 
     ``form`` handles the page that contains the form. If ``handler`` refuses the input, ``form``
-    shows that page again, with the typed fields from ``PageRequest.typed``. Its template calls the
-    macro ``refused``.
+    shows that page again, with the typed fields from ``PageRequest.typed``. The template of that
+    page calls the macro ``refused``, which shows the reason.
     """
 
     method: str

@@ -18,7 +18,8 @@ MAX_TARGET_CHARACTERS = 500
 def audited(user: str, address: str, action: str, target: str) -> Iterator[None]:
     """Log a change with its result when the context ends.
 
-    ``user`` is empty without a login. A change that was cancelled may have happened.
+    ``user`` is empty without a login. ``address`` is that of the browser. The result of a change
+    that was cancelled is ``unknown``, because it may have happened.
     """
     result = "unknown"
     try:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class FlowKind(StrEnum):
-    """The kinds of nodes, in the direction of the records."""
+    """The kinds of nodes, in the order in which records pass them."""
 
     PRODUCER = "producer"
     TOPIC = "topic"
@@ -40,8 +40,8 @@ class FlowEdge:
 class FlowPart:
     """The edges that one area knows.
 
-    ``paths`` has the page of a node, and ``failed`` the nodes that need attention, each with the
-    reason. ``notes`` are sentences about facts that the part cannot know.
+    ``paths`` has nodes with the paths of their pages, and ``failed`` the nodes that need attention,
+    each with the reason. ``notes`` are sentences for the page about missing edges or names.
     """
 
     edges: tuple[FlowEdge, ...] = ()

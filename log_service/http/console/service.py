@@ -1,6 +1,7 @@
-"""Runs one console: it listens, keeps sessions, and sends requests to the cluster as its users.
+"""Runs one console: it listens, keeps sessions, and sends requests to the cluster.
 
-Without logins it sends requests with its own client settings.
+It sends them with the login of the person who uses the console. A console without logins sends them
+with its own client settings.
 """
 
 from collections.abc import Callable, Sequence

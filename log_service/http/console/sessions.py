@@ -2,7 +2,8 @@
 
 A browser sends the random id of its session. The id is new after each login. Invariants: a session
 ends after ``idle_ms`` without a request, and after ``max_age_ms`` in any case. The number of
-sessions is bounded, in total and per person. Beyond it the least recently used session ends.
+sessions is bounded, in total and per person. A login beyond a bound ends the least recently used
+session.
 """
 
 import hashlib

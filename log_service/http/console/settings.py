@@ -1,8 +1,8 @@
 """The settings of a console, under keys like those of the other HTTP services.
 
-This module decides the meaning of the console's own keys. Keys of its Kafka client have the prefix
-``client.``. A console with logins listens on any address. A console without logins listens only on
-a loopback address. The caller passes in the file's text.
+This module reads the console's own keys, and refuses invalid values. Keys of its Kafka client have
+the prefix ``client.``. A console with logins listens on any address. A console without logins
+listens only on a loopback address. The caller passes in the file's text.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,10 @@
 """Decodes keys and values to JSON by the schema that their prefix names, or as JSON, text or bytes.
 
-Decoding never fails. Bytes that do not fit their prefix stay bytes, and ``error`` gives the reason.
-Long values are decoded in another thread, so that they do not delay other requests. Values are not
-validated, because a schema may have a regular expression that never ends. The libraries of schemas
-take 8 MB, so each is imported for the first value that needs it.
+The prefix is a magic byte and the id of a schema. Decoding never fails. Bytes that do not fit their
+prefix stay bytes, and ``error`` gives the reason. Long values are decoded in another thread, so
+that they do not delay other requests. Values are not validated, because a schema may have a regular
+expression that never ends. The libraries of schemas take 8 MB, so each is imported for the first
+value that needs it.
 """
 
 import base64
@@ -199,7 +200,8 @@ def _message_as_json(message: Any) -> Any:
 def decode_plain(data: bytes, wanted: str) -> Decoded:
     """Decode bytes without a schema: as JSON, as text, to base64, or as MessagePack.
 
-    ``wanted`` is the format. ``auto`` takes the first of JSON, text and base64 that fits.
+    ``wanted`` is the format. ``auto`` and ``json`` take the first of JSON, text and base64 that
+    fits. ``string`` takes text, or else base64.
     """
     if wanted == MSGPACK:
         return _decode_msgpack(data)

@@ -10,7 +10,7 @@ from typing import Any, Final
 MAX_DEPTH: Final = 100
 """Deeper values are not written, because ``json`` writes nested values by recursion."""
 FOLDED_CHARACTERS: Final = 64 << 10
-"""So much text is compared at a time without regard to case."""
+"""How many characters are compared at a time without regard to case."""
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
 _PRETTY: Final = json.JSONEncoder(ensure_ascii=False, indent=2)
 

@@ -47,7 +47,7 @@ async def read_object(request: HttpRequest) -> dict[str, Any]:
     """Return the JSON object of a body. No body is an empty object.
 
     Raises:
-        HttpError: the body is not JSON, or has too many parts.
+        HttpError: the body is not JSON, or has too many fields and items.
         RestError: 422, the JSON is not an object.
     """
     if not request.body.strip():

@@ -20,7 +20,7 @@ SCHEMA_TYPES: Final = MappingProxyType(
 STRATEGIES: Final = MappingProxyType(
     {f"{name.replace('-', '_').upper()}_NAME": of for name, of in subject_names.STRATEGIES.items()}
 )
-"""How a subject is named that a request does not name."""
+"""The functions that make the name of a subject, by strategy, if a request does not name it."""
 TOPIC_NAME: Final = "TOPIC_NAME"
 FINITE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
@@ -45,7 +45,7 @@ def json_to_bytes(value: Any) -> bytes | None:
     """Return a value as JSON in UTF-8, None for null.
 
     Raises:
-        RestError: 400, a number is beyond those of JSON.
+        RestError: 400, JSON has no such number, for example NaN.
     """
     if value is None:
         return None

@@ -500,7 +500,7 @@ def parameter_of(name: str) -> Schema:
 
 
 def response_of(method: str, path: str) -> Schema:
-    """Return the schema of a route's response that has content."""
+    """Return the schema of a route's response, for a response with a body."""
     name = f"{method} {path}"
     if name in RESPONSES:
         return RESPONSES[name]

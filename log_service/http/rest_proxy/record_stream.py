@@ -37,10 +37,11 @@ Prepared = tuple[Line, OutgoingRecord]
 class RecordStream:
     """Writes the records of one request.
 
-    ``prepare`` makes a record of an object's fields and the size of its JSON, and raises RestError.
-    ``shown`` makes the response line of a record with an outcome. ``refused`` makes the line of a
-    refused record, which has ``error_code``. ``forget`` is called before each piece of the stream,
-    and drops the state that ``prepare`` may keep between records.
+    ``prepare`` gets the fields of a JSON object and the object's length in bytes. It returns a
+    record, or raises RestError. ``shown`` makes the response line of a record with an outcome.
+    ``refused`` makes the line of a refused record. This line has ``error_code``. ``forget`` is
+    called before each piece of the stream, and drops the state that ``prepare`` may keep between
+    records.
     """
 
     call: Call

@@ -69,7 +69,7 @@ class SchemaChoice:
 
     ``part`` is ``key`` or ``value``. At most one of ``schema_id``, ``version`` and ``text`` is
     given. Without them the latest version of the subject is used. ``record_format`` is the format
-    of ``text``. Without a ``subject``, the strategy determines it.
+    of ``text``. Without a ``subject``, ``strategy`` (TopicNameStrategy by default) determines it.
     """
 
     topic: str
@@ -88,14 +88,16 @@ class SchemaChoice:
 
     @property
     def place(self) -> object:
-        """The cache key of the encoder. It has the hash of a schema's text, which may be long."""
+        """The cache key of the encoder. A hash replaces the schema's text in it."""
         if self.text is None:
             return self
         digest = sha256(self.text.encode("utf-8", "surrogatepass")).digest()
         return replace(self, text=None), digest
 
     def subject_of(self, schema: Schema | None) -> str:
-        """Return the subject of a schema, or of the request if ``schema`` is None.
+        """Return the subject that the request names, or that ``strategy`` makes of ``schema``.
+
+        With TopicNameStrategy ``schema`` may be None.
 
         Raises:
             RestError: 400, the strategy needs a schema with a record name. 42205, the schema is not
@@ -263,7 +265,11 @@ class SchemaCodecs:
         return RecordReader(found)
 
     async def _decoder(self, place: Place) -> Decode | str:
-        """Return the decoder for a schema, or the reason why there is none."""
+        """Return the decoder for a schema, or the reason why there is none.
+
+        Raises:
+            SchemaRegistryError: the registry did not return the schema, and may have it.
+        """
         known = self._decoders.get(place)
         if known is not None:
             return known

@@ -1,8 +1,8 @@
 """The streams and other long work of a proxy: their number, their logins, and their end.
 
-A stream is a task of the proxy and not of its connection, so its clients of the cluster are closed
-in order. Invariants: the number of streams is bounded, in total and per login. All streams end
-with a message when the proxy stops.
+A stream is a task of the proxy and not of an HTTP connection, so the clients of the cluster that it
+uses are closed in order. Invariants: the number of streams is bounded, in total and per login. All
+streams end with a message when the proxy stops.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
 from log_service.http.server.work_limits import WorkLimits
 
 LOGIN_PARTS: Final = 4
-"""A login may use one part in this number of all streams, and of other bounded resources."""
+"""One login may have at most all streams divided by this. The same holds for other resources."""
 MAX_KEYED_WRITES: Final = 32
 """Writes with an idempotency key at the same time. Each has a producer of its own."""
 
@@ -66,7 +66,7 @@ class Streams:
             self.stopping.set()
 
     def start(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run work that continues after its request."""
+        """Run work that continues after its request. Does nothing unless ``run`` is running."""
         if self._nursery is not None:
             self._nursery.start_soon(work)
 

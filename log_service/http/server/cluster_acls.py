@@ -67,8 +67,8 @@ class ClusterAcls:
 
         Raises:
             ConfigError: the cluster has no authorizer.
-            KafkaError: the ACLs cannot be read at first, for instance because this user may not
-                read them.
+            KafkaError: the ACLs cannot be read at first, for instance because the user of ``admin``
+                may not read them.
         """
         await self._refresh()
         task_status.started()

@@ -425,7 +425,7 @@ class HttpConnection:
         self._due_s = trio.current_time() + rest_ms / 1_000
 
     def enter_handler(self) -> None:
-        """Start the deadline of the handler anew."""
+        """Begin the phase of the handler, with its whole deadline."""
         route = self._exchange.route
         own_ms = None if route is None else route.deadline_ms
         self._enter(Phase.HANDLER, self._limits.handler_deadline_ms if own_ms is None else own_ms)

@@ -115,9 +115,10 @@ def refuse_foreign_page(
     """Refuse a change that a page of another site makes a browser send (request forgery).
 
     A browser sends some kinds of POST without a CORS preflight, and adds logins that it knows. It
-    names the page's origin. Other programs do not. On a loopback address the page must be local.
-    Elsewhere it must come from the request's ``Host``, or from one of ``host_names``, unless the
-    browser says that its origin is the same: a reverse proxy may have changed the host.
+    names the page's origin, which other programs do not. A page may come from one of
+    ``host_names``. On a loopback address it may also be local. Elsewhere it may also come from the
+    request's ``Host``, or have ``Sec-Fetch-Site: same-origin``, because a reverse proxy may have
+    changed the host.
 
     Raises:
         HttpError: 403, the page is of another site.

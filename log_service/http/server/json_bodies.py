@@ -17,7 +17,7 @@ from log_service.http.server.values import HttpError
 LONG_BODY_BYTES: Final = 32 << 10
 """A longer body is read in another thread."""
 MAX_PARTS: Final = 50_000
-"""Texts, separators and opening brackets of a body. A schema is one text, however long it is."""
+"""The most texts, separators and opening brackets of a body. A schema is one text of any length."""
 SHOWN_CHARACTERS: Final = 200
 _SEPARATORS: Final = ",[{"
 _SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")

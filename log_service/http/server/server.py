@@ -1,4 +1,4 @@
-"""Serves one HTTP service on a listener: decides who may connect, and how it stops.
+"""Serves one HTTP service on a listener: accepts connections, and drains them at the end.
 
 A client's mistake ends at most its own connection. Connections over the limit get a 503 if there
 is no TLS, and are closed. TLS and its deadline are those of the broker's listeners.
@@ -101,7 +101,8 @@ class HttpServer:
     async def drain(self, deadline_ms: int) -> None:
         """Stop accepting connections, finish the open requests, and close all connections.
 
-        Requests that are not finished after ``deadline_ms`` are aborted. ``run`` has ended then.
+        Requests that are not finished after ``deadline_ms`` are aborted. This method returns once
+        ``run`` has closed everything.
         """
         self._state.is_stopping = True
         self._listener.close()

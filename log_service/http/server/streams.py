@@ -1,8 +1,8 @@
 """Responses without a fixed end: a task makes the pieces, until it returns or the client leaves.
 
-The task belongs to the service and not to the connection, so a client of the cluster that it opens
-is closed in order. Invariants: at most one piece waits to be sent. A stream that fails breaks off,
-so that its receiver does not take it for complete.
+The task belongs to the service and not to the connection, so a client that the task opens for the
+cluster is closed in order. Invariants: at most one piece waits to be sent. A stream that fails
+breaks off, so that its receiver does not take it for complete.
 """
 
 import logging

@@ -51,7 +51,7 @@ class HttpTls:
         """Perform the handshake, and set the principal of ``context``.
 
         Raises:
-            OSError: as ``TlsListener.secure``.
+            TlsError, OSError: the handshake failed, as ``TlsListener.secure`` describes.
         """
         return await self._listener.secure(stream, context)
 

@@ -24,8 +24,8 @@ class HttpRequest:
     the decoded values of the route's placeholders. ``query`` has decoded pairs in their order.
     Values of a repeated header are joined by commas. ``principal`` is Kafka's text, such as
     ``User:ann``. ``peer`` is the client's address. ``pieces`` is the body of a streaming route, and
-    can be read once. Its handler calls ``hold_bytes`` with the number of bytes of it that are in
-    memory now, which raises HttpError if there are too many.
+    can be read once. The handler of a streaming route calls ``hold_bytes`` with the number of the
+    body's bytes that are in memory now. The call raises HttpError if there are too many.
     """
 
     method: str

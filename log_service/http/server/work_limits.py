@@ -1,8 +1,9 @@
 """Limits the number of people who do long work, in total and per person.
 
 A place is the right to do one piece of work. Invariants: at most ``most`` pieces run at the same
-time, and one person has at most ``most_of_one`` of them. The same numbers may wait, and further
-ones are refused. A person who waits because of ``most_of_one`` does not take a shared place.
+time, and one person has at most ``most_of_one`` of them. As many more pieces may wait, in total and
+per person, and further ones are refused. A person who waits because of ``most_of_one`` does not
+take a shared place.
 """
 
 from collections.abc import AsyncIterator

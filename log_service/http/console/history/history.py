@@ -1,7 +1,7 @@
 """A ring buffer of samples: the values of many series at the same moments, in bounded memory.
 
 Invariants: at most ``slot_count`` moments are kept, and at most ``max_series_count`` series. A
-series without a value in all ``slot_count`` moments is removed.
+series that has a value at none of the last ``slot_count`` moments is removed.
 """
 
 from array import array

@@ -53,8 +53,9 @@ def plot_of(
 ) -> Plot:
     """Return the plot of some series of the last hour.
 
-    A series without values has no line. ``base`` is the base of the unit's multiples, so that the
-    upper edge is a round number.
+    ``named`` has the name and the points of each series. A series without values has no line.
+    ``shown`` formats a value. ``base`` is the base of the unit's multiples, so that the upper edge
+    is a round number.
     """
     with_values = [
         (label, points, [value for _, value in points if value is not None])

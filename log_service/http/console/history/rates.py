@@ -39,8 +39,8 @@ def producer_rates(
 ) -> dict[tuple[str, str], float | None]:
     """Return the records per second of each client id and topic.
 
-    A rate is None if its node has no earlier page. A pair that the earlier page did not have is
-    counted from 0.
+    A rate is None if no node that counts the pair has an earlier page. A pair that the earlier page
+    did not have is counted from 0.
     """
     found: dict[tuple[str, str], float | None] = {}
     for url, figures in now.items():

@@ -1,8 +1,8 @@
 """Chunks of a topic's records as lines, and the window of the newest chunks.
 
-A chunk covers the offsets between two positions, and has each record there that the filter accepts.
-A stream may send it if its own positions are at or after the chunk's beginning, and so sends each
-record once.
+Positions are the next offsets to read, by partition. A chunk begins and ends at positions, and has
+each record between them that the filter accepts. A stream may send the records of a chunk from its
+own positions on, if these are not before the chunk's beginning. So it sends each record once.
 
 Invariants: the chunks of a window follow each other without a gap. The newest chunk is always kept,
 and older ones within bounds of number and bytes.
@@ -26,9 +26,9 @@ LineAt = tuple[int, int, bytes]
 
 
 class Chunk:
-    """The accepted records from the positions ``before`` up to ``after``.
+    """The accepted records from the positions ``before`` up to ``after``, not including these.
 
-    Do not change either mapping.
+    Do not change either mapping, because chunks share them.
     """
 
     __slots__ = ("_texts", "after", "before", "records", "size_bytes")
@@ -88,7 +88,7 @@ class Window:
         return self.first_number + len(self._chunks)
 
     def append(self, chunk: Chunk) -> None:
-        """Append a chunk. It has to begin at the window's end, in new partitions at 0."""
+        """Append a chunk. It has to begin at the window's end, and at 0 in new partitions."""
         self._chunks.append(chunk)
         self.end = chunk.after
 

@@ -150,7 +150,7 @@ def notes_of(keyed: KeyedBody, places: Sequence[Place], count: int) -> dict[int,
     """Return the offset and metadata to commit for each partition that got records.
 
     The metadata has the positions of the partition's records. Consecutive offsets are kept as the
-    first offset and a number.
+    first offset and their count.
 
     Raises:
         RestError: 413, there are too many positions for the metadata.

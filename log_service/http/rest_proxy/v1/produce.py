@@ -152,7 +152,8 @@ async def _all_records(stream: RecordStream, body: bytes) -> list[OutgoingRecord
     """Return all records of a body.
 
     Raises:
-        RestError: a record is not valid, or there are too many or none. The text has its number.
+        RestError: a record is not valid, or there are too many or none. The text has the number of
+            an invalid record.
     """
     objects = JsonObjects(MAX_RECORD_BYTES)
     found = await run_off_loop(partial(objects.add, body), len(body))

@@ -46,7 +46,10 @@ TURN_RECORDS: Final = 100
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """The state of one stream. ``ends`` is None for a stream that follows its topic."""
+    """The state of one stream. ``ends`` has the offsets at which the stream ends, by partition.
+
+    They are the ends of the log when the stream began. ``ends`` is None if it follows its topic.
+    """
 
     topic: str
     topic_id: object
@@ -134,8 +137,8 @@ async def begun(admin: Admin, topic: str, query: StreamQuery) -> Reading:
     Raises:
         RestError: 40401 or 40402, the topic or the partition does not exist. 422, the topic has too
             many partitions.
-        KafkaError: the user may not describe the topic. TOPIC_AUTHORIZATION_FAILED, the user may
-            not read it.
+        KafkaError: TOPIC_AUTHORIZATION_FAILED, the user may not read the topic. Or the cluster's
+            own error, if the topic cannot be described.
     """
     try:
         found = await admin.describe_offsets([topic])

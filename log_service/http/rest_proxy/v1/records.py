@@ -25,7 +25,7 @@ def auto_to_bytes(value: Any) -> bytes | None:
     """Return text in UTF-8, any other value as JSON, and None for null.
 
     Raises:
-        RestError: 400, a number is beyond those of JSON.
+        RestError: 400, JSON has no such number, for example NaN.
     """
     return value.encode() if isinstance(value, str) else json_to_bytes(value)
 

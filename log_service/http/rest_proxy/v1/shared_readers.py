@@ -93,8 +93,8 @@ class ReaderCursor:
     def ending_at(self, positions: Mapping[int, int]) -> Ending | None:
         """Return the reason for the end of a stream, None if it continues with another reader.
 
-        ``positions`` are those of the stream. If the log no longer has the reader's next offsets, a
-        stream at other positions does not end.
+        ``positions`` are those of the stream. If the reader has ended because the log lacks its
+        next offsets, only streams at exactly these offsets end.
         """
         reader, ending = self._reader, self._reader.ending
         is_elsewhere = positions != reader.window.end
@@ -310,7 +310,7 @@ class SharedReader:
     async def _check(self, consumer: Consumer, admin: Admin) -> Ending | None:
         """Return why the streams have to end, None if they continue.
 
-        In the latter case, also begin to read new partitions.
+        If they continue, also begin to read partitions that were added to the topic.
         """
         followed = self.followed
         if trio.current_time() - self._checked_s < CHECK_S:

@@ -164,7 +164,7 @@ async def unsubscribe(call: Call) -> HttpResponse:
 
 
 async def assign(call: Call) -> HttpResponse:
-    """Assign partitions to a consumer, without its group."""
+    """Assign the partitions in the body to a consumer, which then gets none from its group."""
     require_json(call.request)
     instance = _instance(call)
     body = await read_object(call.request)
@@ -216,7 +216,7 @@ async def seek_to_end(call: Call) -> HttpResponse:
 
 
 async def commit(call: Call) -> HttpResponse:
-    """Commit the offsets of records that the body names, or all delivered records."""
+    """Commit the records whose offsets are in the body, or all delivered ones if it has no list."""
     content_type = content_type_of(call.request)
     require_json(call.request)
     instance = _instance(call)
@@ -239,7 +239,7 @@ async def commit(call: Call) -> HttpResponse:
 
 
 async def get_committed(call: Call) -> HttpResponse:
-    """Return the committed offsets of partitions in the body or the query."""
+    """Return the committed offsets of the partitions in the body."""
     content_type = content_type_of(call.request)
     instance = _instance(call)
     body = await read_object(call.request)

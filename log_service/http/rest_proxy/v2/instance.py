@@ -28,7 +28,7 @@ QUIET_MS: Final = 100
 """Time without a new record after which a response is complete, because clients wait for it."""
 AUTO_COMMIT_MS: Final = 5_000
 MATCH_MS: Final = 30_000
-"""So often the topics of a pattern are looked for again."""
+"""How often the topics of a pattern are looked for again."""
 RECORD_OVERHEAD_BYTES: Final = 64
 
 
@@ -197,7 +197,7 @@ class ConsumerInstance:
     def _drop(self, partitions: set[TopicPartition], *, is_kept: bool) -> None:
         """Forget the kept records and delivered offsets of these partitions.
 
-        With ``is_kept`` keep those, and forget those of all other partitions.
+        With ``is_kept`` do the opposite: forget those of all partitions but these.
         """
         kept = [each for each in self._held if (each.topic_partition in partitions) is is_kept]
         self._held = deque(kept)
@@ -237,7 +237,7 @@ class ConsumerInstance:
                 await consumer.seek_to_beginning(partitions)
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None) -> None:
-        """Commit these offsets. Without any, commit the offsets after the delivered records."""
+        """Commit these offsets. None commits the offsets after the delivered records."""
         async with self as consumer:
             if offsets is None:
                 await self._commit_delivered(consumer)
@@ -297,7 +297,7 @@ class ConsumerInstance:
             self._held.extend(polled)
 
     def give_back(self, records: Sequence[ConsumerRecord]) -> None:
-        """Keep records that a response could not deliver for the next one, in their order.
+        """Keep records that a response could not deliver. The next response begins with them.
 
         Records of partitions that were revoked meanwhile are dropped, because they belong to
         another member. Records that another request has skipped by a seek are dropped, too. The
@@ -310,9 +310,9 @@ class ConsumerInstance:
             self._delivered[each.topic_partition] = each.offset
 
     async def close(self) -> None:
-        """Commit, leave the group and close the consumer. A waiting poll ends at once.
+        """Leave the group and close the consumer. A waiting poll ends at once.
 
-        Nothing is committed if automatic commits are off.
+        If automatic commits are on, first commit the offsets after the delivered records.
         """
         if self._user_count and self._consumer is not None:
             self._consumer.wakeup()

@@ -34,7 +34,10 @@ Change = ConfigChange | str | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """A topic, a broker or all brokers: the owner of configs, and the fields of its documents."""
+    """The owner of configs: a topic, a broker or all brokers.
+
+    The fields besides ``resource`` are parts of the documents that show its configs.
+    """
 
     resource: ConfigResource
     kind: str

@@ -49,8 +49,8 @@ class ClusterCall:
     ) -> Document:
         """Return a document at a path.
 
-        ``names`` alternates the kinds and the names in the document's resource name. The last kind
-        may have the name None.
+        ``names`` has kinds and names in turn, of which the document's resource name is made. A kind
+        with the name None stands there alone.
         """
         pairs = zip(names[::2], names[1::2], strict=True)
         resource = "".join(

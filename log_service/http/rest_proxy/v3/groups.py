@@ -109,7 +109,7 @@ async def get_lag(at: ClusterCall) -> HttpResponse:
 
 
 async def get_lag_summary(at: ClusterCall) -> HttpResponse:
-    """Return the largest lag of a group in one partition, and its total lag."""
+    """Return the largest of a group's lags in its partitions, and the sum of all of them."""
     group = await _named(at)
     lags = await lags_of(at, group)
     if not lags:

@@ -74,7 +74,7 @@ def number(request: HttpRequest, name: str, default: int) -> int:
     """Return a number in the query, or ``default`` if it is not given.
 
     Raises:
-        HttpError: the text is not a number. Confluent's registry answers 404 then.
+        HttpError: 404 as in Confluent's registry, the text is not a number.
     """
     text = request.query_value(name)
     return default if text is None else whole_number(text)
@@ -84,7 +84,7 @@ def whole_number(text: str) -> int:
     """Parse a number from a path or a query.
 
     Raises:
-        HttpError: the text is not a number of 32 bits. Confluent's registry answers 404 then.
+        HttpError: 404 as in Confluent's registry, the text is not a number of up to 10 digits.
     """
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 10):
@@ -93,7 +93,10 @@ def whole_number(text: str) -> int:
 
 
 def page(request: HttpRequest, found: Sequence[T], limit: int = -1) -> list[T]:
-    """Return the part of a list that ``offset`` and ``limit`` of the query select."""
+    """Return the part of a list that ``offset`` and ``limit`` of the query select.
+
+    The argument ``limit`` is the default and the maximum of the query's ``limit``. -1 means none.
+    """
     offset = max(number(request, "offset", 0), 0)
     asked = number(request, "limit", limit)
     most = limit if asked <= 0 or (0 < limit < asked) else asked

@@ -79,7 +79,12 @@ def charset_of(request: HttpRequest) -> str:
 
 
 def parse_object(body: bytes, known: frozenset[str], charset: str = UTF8) -> dict[str, Any]:
-    """Return the JSON object of a body, as ``read_object`` does."""
+    """Return the JSON object of a body.
+
+    Raises:
+        HttpError: the body is not JSON, has too many parts, or is not in its charset.
+        RegistryError: the body is not an object, or has a field that is not ``known``.
+    """
     if charset != UTF8:
         try:
             body = body.decode(charset).encode()

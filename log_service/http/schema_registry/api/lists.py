@@ -12,9 +12,9 @@ from log_service.http.server.values import HttpRequest
 T = TypeVar("T")
 
 TURN_STEPS: Final = 200
-"""So many items are looked at before other tasks run."""
+"""How many items are looked at before other tasks run."""
 TURN_SCHEMAS: Final = 40
-"""So many schemas are written before other tasks run."""
+"""How many schemas are written before other tasks run."""
 PIECE_BYTES: Final = 64 << 10
 
 
@@ -40,6 +40,7 @@ class Pacer:
 async def page_of(request: HttpRequest, items: AsyncGenerator[T, None], limit: int = -1) -> list[T]:
     """Return the items that ``offset`` and ``limit`` of the query select.
 
+    The argument ``limit`` is the default and the maximum of the query's ``limit``. -1 means none.
     No further items are generated.
 
     Raises:

@@ -1,5 +1,6 @@
-"""Finds out which subject, scope or version a request is about.
+"""Finds out which subject or scope a request is about.
 
+A scope is the part of the registry that settings or a mode apply to: a subject, a context, or all.
 If the path is below ``/contexts/{context}``, a subject without a context belongs to that context.
 """
 
@@ -107,8 +108,8 @@ def has_prefix(request: HttpRequest, subject: str) -> bool:
     """Return whether a subject is in the context of the request and begins with ``subjectPrefix``.
 
     The context is that of the prefix, or else that of the path, or else the default one. A prefix
-    with ``ANY_CONTEXT`` matches in all contexts. Without a prefix and a context in the path, all
-    subjects match.
+    with ``ANY_CONTEXT`` matches in all contexts. If there is neither a prefix nor a context in the
+    path, all subjects match.
     """
     asked = request.query_value("subjectPrefix")
     if asked is None and "context" not in request.path_values:

@@ -1,8 +1,9 @@
 """Parses, hashes and compares schemas before a decision, so that the decision itself is short.
 
 No record is applied to the state while a decision reads it. So the long work is done beforehand,
-one schema at a time, and records are applied in between. The parser caches the results. The
-decision refuses a request. Preparation only refuses a text that cannot be a schema in any state.
+one schema at a time, and records are applied in between. The parser caches the results. A text
+that cannot be a schema in any state is refused here. Other refusals of a schema are left to the
+decision.
 """
 
 from collections.abc import Iterator, Sequence

@@ -128,7 +128,8 @@ def _route(registry: Registry, row: Row) -> Route:
 def _guarded(registry: Registry, handler: Handler, right: Right, *, is_change: bool) -> Handler:
     """Return a handler that turns refusals into responses, and forwards changes to the writer.
 
-    A registration is forwarded by its own handler, which first looks for the schema here.
+    ``need`` is the right that the principal needs. Changes go to the instance that writes. A
+    registration is forwarded by its own handler, which first looks for the schema here.
     """
 
     async def guarded(request: HttpRequest) -> HttpResponse:

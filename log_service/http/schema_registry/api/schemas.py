@@ -45,9 +45,10 @@ class SchemaEndpoints:
         self._parser = registry.parser
 
     async def list_schemas(self, request: HttpRequest) -> HttpResponse:
-        """List the versions of the subjects whose name, or whose alias, begins with the prefix.
+        """List the versions of the subjects whose name begins with ``subjectPrefix`` of the query.
 
-        The response is sent piece by piece.
+        With ``aliases`` in the query, subjects with such an alias are listed, too. The response is
+        sent piece by piece.
         """
         aliases = await self._readable_aliases(request) if flag(request, "aliases") else {}
         found = await page_of(request, self._wanted_schemas(request, aliases), MAX_SCHEMAS)
@@ -55,7 +56,7 @@ class SchemaEndpoints:
         return HttpResponse(body=pieces, content_type=content_type_for(request))
 
     async def _readable_aliases(self, request: HttpRequest) -> dict[str, list[str]]:
-        """Return the aliases that begin with the prefix, by subject.
+        """Return the aliases that begin with ``subjectPrefix``, by subject.
 
         Subjects that the principal may not read are left out.
         """
@@ -71,7 +72,7 @@ class SchemaEndpoints:
         return found
 
     async def _subjects(self, request: HttpRequest, aliases: Aliases) -> AsyncGenerator[str, None]:
-        """Yield the readable subjects whose name or alias begins with the prefix, in order."""
+        """Yield the readable subjects with ``subjectPrefix`` and those in ``aliases``, in order."""
         async with aclosing(readable_subjects(request, self._registry)) as names:
             if not aliases:
                 async for name in names:
@@ -164,7 +165,11 @@ class SchemaEndpoints:
         return json_response(request, ids)
 
     async def _first_by_id(self, request: HttpRequest) -> RegisteredSchema:
-        """Return a readable version that has an id, preferably of the subject in the query."""
+        """Return a readable version that has an id, preferably of the subject in the query.
+
+        Raises:
+            RegistryError: no version has the id, or the principal may not read any that has it.
+        """
         context, schema_id, subject = self._asked_id(request)
         first = (
             self._state.first_user_of_id(context, schema_id)

@@ -285,8 +285,9 @@ class SubjectEndpoints:
     ) -> dict[str, Any]:
         """Return the response to a registration.
 
-        It has the schema only if the registry added metadata or rules, or if the client wants
-        a format. Otherwise clients would mistake a different text for their own schema.
+        It has the schema only if the registry added metadata, rules or the text, or if the client
+        wants a format. In other cases the stored text may differ from the client's, and clients
+        would mistake it for their own schema.
         """
         if not is_new_client(request):
             return {"id": found.schema_id}

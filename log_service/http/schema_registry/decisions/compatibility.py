@@ -1,4 +1,7 @@
-"""Compares a schema with earlier versions of its subject, as the subject's settings demand."""
+"""Compares a schema with earlier versions of its subject, as the subject's settings demand.
+
+A verbose response is one to a check with ``verbose=true``. It lists the reasons.
+"""
 
 from collections.abc import Sequence
 
@@ -52,7 +55,9 @@ def broken_reservations(
 ) -> list[str]:
     """Return how a schema breaks the field reservations of its metadata or of the newest version.
 
-    Reservations are checked if ``validateFields`` is set, whatever the compatibility level is.
+    Metadata may reserve names of fields. A schema may not have a field of such a name, and may not
+    drop a reservation of the newest version. This is checked if ``validateFields`` is set, whatever
+    the compatibility level is.
 
     Raises:
         RegistryError: the schema cannot be parsed.
@@ -74,9 +79,9 @@ def broken_reservations(
 
 
 def broken_alone(settings: Settings, broken: list[str]) -> list[str]:
-    """Return the lines of a verbose response whose only faults are ``broken`` reservations.
+    """Return the lines of a verbose response about a schema whose only faults are in ``broken``.
 
-    The result is empty if ``broken`` is.
+    ``broken`` is the result of ``broken_reservations``. If it is empty, there are no lines.
     """
     return [*broken, _scope(settings)] if broken else []
 
@@ -165,7 +170,10 @@ def _reasons(
 def _of_same_group(
     group: str | None, content: SchemaContent, earlier: Sequence[RegisteredSchema]
 ) -> list[RegisteredSchema]:
-    """Return the earlier versions whose metadata has the same value of the property ``group``."""
+    """Return the earlier versions with the same metadata property named ``group`` as ``content``.
+
+    Without a ``group`` return all.
+    """
     if not group:
         return list(earlier)
     own = _property(content, group)

@@ -1,8 +1,9 @@
 """Completes a schema with parts of the previous version and of the settings.
 
-Metadata and rules of the schema take precedence over the defaults in the settings, and the
-overrides in the settings take precedence over both. Registering and looking up complete a schema
-in the same way, so that a schema is found by the text that was sent.
+A schema without metadata or rules takes those of the previous version. They take precedence over
+the defaults in the settings, and the overrides in the settings take precedence over both.
+Registering and looking up complete a schema in the same way, so that a schema is found by the text
+that was sent.
 """
 
 from dataclasses import replace
@@ -27,8 +28,8 @@ def completed(
 ) -> SchemaContent:
     """Return a new content, completed with parts of the previous version and of the settings.
 
-    An empty text is replaced by the previous one. If the request names a version, the new version
-    is noted in the metadata.
+    An empty text is replaced by the previous one. If the request or the metadata names a version,
+    the new version is noted in the metadata.
     """
     if not content.text.strip() and previous is not None:
         taken = previous.content

@@ -87,7 +87,7 @@ def delete_context(state: RegistryState, context: str) -> Decision[None]:
     """Return the records that remove an empty context.
 
     Raises:
-        RegistryError: the context has subjects, live or soft-deleted.
+        RegistryError: the context has subjects, live or soft-deleted, or is the default context.
     """
     scope = str(Subject(context, ""))
     if state.has_subjects(scope, is_deleted_included=True) or context == DEFAULT_CONTEXT:

@@ -1,6 +1,7 @@
 """Finds registered schemas by subject, id, guid or content.
 
-A subject of the default context that does not match is looked for in every other context.
+If a subject of the default context does not have what is looked for, the subjects of the same name
+in all other contexts are searched.
 """
 
 import re
@@ -56,7 +57,7 @@ def candidates(state: RegistryState, subject: str) -> list[str]:
 def version_of(
     state: RegistryState, subject: str, version: int, *, is_deleted_included: bool
 ) -> RegisteredSchema | None:
-    """Return one version of exactly this subject, or None."""
+    """Return one version of exactly this subject, or None if it is missing or hidden."""
     if version == LATEST_VERSION:
         return state.latest(subject)
     found = state.version(subject, version)
@@ -230,7 +231,7 @@ def is_same_schema(
 def compared_form(content: SchemaContent, known: SchemaContent) -> Form | None:
     """Return the form in which two contents with different texts may still be equal.
 
-    None means that they are not equal in any form.
+    The form is that of ``SchemaParser.hashed``. None means that they are not equal in any form.
     """
     if not _has_same_labels(content, known):
         return None

@@ -49,8 +49,8 @@ def remove_settings(state: RegistryState, scope: str) -> Decision[Settings]:
 def change_mode(state: RegistryState, scope: str, mode: Mode, *, is_forced: bool) -> Decision[Mode]:
     """Return the records that set a scope's mode.
 
-    A scope must be empty to enter import mode, and its soft-deleted versions are removed then.
-    ``is_forced`` skips the check and the removal.
+    A scope may enter import mode only without live versions. Its soft-deleted versions are then
+    removed. ``is_forced`` skips the check and the removal.
 
     Raises:
         RegistryError: a scope with live versions was to enter import mode, or a version to remove
@@ -68,7 +68,7 @@ def remove_mode(state: RegistryState, scope: str, *, is_recursive: bool) -> Deci
     """Return the records that remove a scope's mode, and the mode that it had.
 
     ``is_recursive`` also removes the modes of the scope's subjects. The default context always
-    has a mode.
+    has a mode, so removing that is never refused.
 
     Raises:
         RegistryError: the scope has no mode.

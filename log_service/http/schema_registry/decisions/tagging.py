@@ -1,4 +1,4 @@
-"""Changes tags inside the text of a schema, while registering it or on their own.
+"""Changes tags inside the text of a schema, as a part of a registration or alone.
 
 Only texts of Avro and JSON Schema are edited. Changes of tags in Protobuf are refused.
 """

@@ -2,9 +2,9 @@
 
 This module decides when to join again, and how long a membership counts as valid. The coordinator
 gives the leadership away once a member has sent no heartbeat for the session timeout. A member
-therefore measures from the moment in which it sent the last answered heartbeat, by the monotonic
-clock, and stops leading before its session can have ended. It stays the leader while the group
-elects again, because a new leader fences the old one.
+therefore measures its session from the moment in which it sent the last answered heartbeat, by the
+monotonic clock. It stops leading before the session can have ended. It stays the leader while the
+group elects again, because a new leader fences the old one.
 
 Invariants: one request to the coordinator at a time. The instance leads only between an assignment
 that names it and the end of its session. The member never gives up. It joins again after any error.
@@ -58,9 +58,9 @@ logger = logging.getLogger(__name__)
 DEFAULT_GROUP = "schema-registry"
 NO_GENERATION = -1
 BEATS_PER_SESSION = 3
-"""A heartbeat without a response for this fraction of the session counts as lost."""
+"""A heartbeat counts as lost after the session timeout divided by this, without a response."""
 MARGIN_PER_SESSION = 10
-"""This last fraction of a session is not used, so that a timer may be late."""
+"""The end of a session, its timeout divided by this, is not used, so that a timer may be late."""
 FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
 LEAVE_TIMEOUT_S = 3.0
 PURPOSE = "election"

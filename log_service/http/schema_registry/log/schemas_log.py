@@ -157,7 +157,8 @@ class SchemasLog:
 
         Raises:
             Superseded: this instance is not the writer. It must find out who leads.
-            SchemasLogError: it is unknown whether this instance is the writer.
+            SchemasLogError: it is unknown whether this instance is the writer, or reading took too
+                long.
         """
         left_ms = self._admin.cluster.countdown(timeout_ms)
         if not self._is_taken_over:

@@ -135,7 +135,7 @@ class SchemasWriter:
 
     @property
     def is_renewal_due(self) -> bool:
-        """Whether the writer must take over, maybe once more, before the next write is decided."""
+        """Whether the writer must take over, for the first time or again, before a decision."""
         return self._identity is None or is_renewal_due(self._identity.since, self._now())
 
     def release(self) -> None:
@@ -150,8 +150,8 @@ class SchemasWriter:
 
         Raises:
             Superseded: a third instance took over meanwhile.
-            NotWritten: the cluster does not respond, or refuses.
-            OutcomeUnknown: the cluster does not respond.
+            NotWritten: the cluster refused, or did not respond before the first record was sent.
+            OutcomeUnknown: the first record was sent, and may or may not be in the log.
         """
         left_ms = self._cluster.countdown(timeout_ms)
         async with self._lock:
@@ -169,8 +169,8 @@ class SchemasWriter:
         Raises:
             Superseded: another instance is the writer now, or this instance never took over.
             RecordsTooLarge: the broker or ``MAX_BATCH_BYTES`` allows less.
-            NotWritten: the cluster does not respond, or refuses.
-            OutcomeUnknown: the deadline passed before the cluster responded.
+            NotWritten: the cluster refused, or could not be reached to send the batch.
+            OutcomeUnknown: the batch was sent, and may or may not be in the log.
         """
         left_ms = self._cluster.countdown(timeout_ms)
         async with self._lock:
@@ -184,7 +184,7 @@ class SchemasWriter:
     async def _append(
         self, identity: _Identity, records: list[KeyAndValue], timeout_ms: int
     ) -> int:
-        """Append a batch under an identity, and give the identity up if the outcome is unknown."""
+        """Append a batch. Give the identity up if it is superseded or the outcome is unknown."""
         batch = self._encoded(identity, records)
         attempts = _Attempts()
         self._identity = None
@@ -232,7 +232,10 @@ class SchemasWriter:
         return RecordsTooLarge(text) if error.code in TOO_LARGE else NotWritten(text)
 
     async def _attempt(self, identity: _Identity, batch: bytes, attempts: _Attempts) -> int:
-        """Send the batch once, and return its base offset."""
+        """Send the batch once, and return its base offset.
+
+        Sets ``attempts.is_unclear`` if this attempt may have appended the batch.
+        """
         await self._require_topic(identity)
         if not is_trusted(identity.since, self._now()):
             text = (

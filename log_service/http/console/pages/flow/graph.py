@@ -56,7 +56,7 @@ def joined(parts: Sequence[FlowPart], *, search: str = "") -> FlowGraph:
 
 
 def _around(edges: Sequence[FlowEdge], needle: str) -> list[FlowEdge]:
-    """Return the edges on paths through nodes whose names contain a text."""
+    """Return the edges upstream and downstream of the nodes whose names contain a text."""
     found = {
         node
         for edge in edges

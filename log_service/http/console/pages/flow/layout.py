@@ -163,7 +163,7 @@ def _placed_edges(
 
 
 def _apart(points: Sequence[tuple[float, float]]) -> list[float]:
-    """Return a height for each text, moved down if it would overlap another in its column."""
+    """Return the height of each edge's text, moved down if it would overlap one at the same x."""
     ys = [y for _, y in points]
     last: dict[float, float] = {}
     for index in sorted(range(len(points)), key=lambda index: points[index][1]):

@@ -46,7 +46,7 @@ class Pace:
     def look(self, now_ms: int, counts: Mapping[Pair, int]) -> Mapping[Pair, float]:
         """Return the growth per second of each count since the last call.
 
-        A new count has no rate yet. If the last call was too short ago, return its rates.
+        A new count has no rate yet. If the last call was too recent, return the rates of that call.
         """
         elapsed_ms = now_ms - self.at_ms
         if self.at_ms and elapsed_ms < LEAST_INTERVAL_MS:

@@ -1,5 +1,7 @@
 """The area of groups: classic, consumer, share and streams groups with members and lag.
 
+The pages and this package call a share group a queue.
+
 - ``view``: the pages as values. ``progress``: how far groups have read. ``handlers``: the requests.
 """
 

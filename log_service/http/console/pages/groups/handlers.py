@@ -132,7 +132,7 @@ async def show(page_request: PageRequest) -> HttpResponse:
 
 
 async def _in_flight(admin: Admin, page: GroupPage) -> InFlight:
-    """Return a queue's records in flight, or the reason why they are unknown."""
+    """Return the records in flight of a share group, or the reason why they are unknown."""
     partitions = [TopicPartition(each.topic, each.partition) for each in page.offsets]
     if not partitions:
         return InFlight()
@@ -252,7 +252,7 @@ async def delete(page_request: PageRequest) -> HttpResponse:
 
 
 async def release(page_request: PageRequest) -> HttpResponse:
-    """Preview which records of a queue a member would release, or release them if confirmed."""
+    """Preview which records a member of a queue would release, or release them if confirmed."""
     group_id, member_id = page_request.required("id"), page_request.required("member")
     admin = await page_request.admin()
     page = await read_group(admin, group_id)

@@ -18,16 +18,17 @@ from log_service.http.console.pages.groups.view import SHARE
 GROUPS_AT_ONCE = 8
 LAG_TIMEOUT_S = 10.0
 MAX_TOPICS = 200
-"""So many topics are asked for their ends."""
+"""The most topics whose offsets are requested."""
 
 Ends = Mapping[TopicPartition, PartitionOffsets]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The positions of a group by partition. Those of a queue are its start offsets.
+    """The positions of a group by partition. Those of a queue (share group) are its start offsets.
 
-    ``queue_lag`` is the lag of a queue as the cluster counts it, None if it is unknown.
+    ``queue_lag`` is the lag of a queue as the cluster counts it. It is None for other groups,
+    and if it is unknown.
     """
 
     positions: Mapping[TopicPartition, int | None] = field(default_factory=dict)
@@ -82,7 +83,7 @@ async def _progress(admin: Admin, group: GroupListing) -> Progress:
 
 
 async def read_ends(admin: Admin, topics: Sequence[str]) -> Ends:
-    """Return the offsets of the partitions of ``topics`` that this person may see."""
+    """Return first and end offsets of the partitions of those topics that this person may see."""
     if not topics:
         return {}
     try:

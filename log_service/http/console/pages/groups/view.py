@@ -79,8 +79,8 @@ def group_list(groups: Sequence[GroupListing], *, search: str, kind: str, page: 
 class OffsetRow:
     """One partition that a group reads.
 
-    ``position`` is the committed offset, or the start offset of a queue. Numbers that are unknown
-    or need a missing commit are None.
+    ``position`` is the committed offset, or the start offset of a queue (share group). Numbers are
+    None if they are unknown, or if they need a commit that the group has not made.
     """
 
     topic: str
@@ -120,7 +120,7 @@ class GroupPage:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group's offsets may be changed, because it has no members."""
+        """Whether the group has no members, so that its offsets may be changed."""
         return not self.members and self.state in {"Empty", "Dead"}
 
 

@@ -39,7 +39,7 @@ from log_service.http.server.values import HttpError, HttpResponse
 PRODUCE_TIMEOUT_S = 15.0
 DOWNLOAD_PIECE_BYTES = 32 << 10
 MAX_DOWNLOAD_S = 900.0
-"""With the time that a browser takes to receive it."""
+"""The longest time of a download, including that in which the browser receives it."""
 
 
 async def browse(page_request: PageRequest) -> HttpResponse:
@@ -110,7 +110,8 @@ async def show_question(page_request: PageRequest) -> HttpResponse:
 def _neighbour(question: Question, offsets: list[int], *, is_older: bool) -> str:
     """Return the path of the page with the previous or the next records of the partition.
 
-    It is empty if there are none, or if the search is not for one partition.
+    It is empty if the search is not for one partition or found nothing, or if the previous records
+    would be before offset 0.
     """
     if question.partition is None or not offsets:
         return ""

@@ -102,7 +102,7 @@ def _json_of(text: str, name: str) -> object:
 
 
 def part_bytes(form: Mapping[str, str], name: str) -> bytes | None:
-    """Return the bytes of a key or a value in a form. An empty key is null.
+    """Return the bytes of a key or a value in a form. None is null, and an empty key becomes null.
 
     Raises:
         HttpError: 400, the text does not have its format.

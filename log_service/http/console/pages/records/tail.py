@@ -1,7 +1,8 @@
 """Follows a topic live: sends new records to a page, or a sample of them if they come too fast.
 
-Invariants: at most ``SHOWN_PER_TICK`` records are sent in a tick. A reader whose lag is more than
-``MAX_BEHIND`` records skips to the end. The page gets the number of records that it does not show.
+A tick is one turn of polling and sending, of ``TICK_S`` seconds. Invariants: at most
+``SHOWN_PER_TICK`` records are sent in a tick. A reader whose lag is more than ``MAX_BEHIND``
+records skips to the end. The page gets the number of records that it does not show.
 """
 
 from collections.abc import Sequence
@@ -139,7 +140,10 @@ async def _chosen(
     records: Sequence[ConsumerRecord],
     counts: TailCounts,
 ) -> list[RecordView]:
-    """Return the latest records that satisfy the filter, latest first."""
+    """Return up to ``SHOWN_PER_TICK`` latest records that satisfy the filter, latest first.
+
+    If it stops at ``DECODED_PER_TICK`` records, the rest is added to ``counts.unexamined``.
+    """
     shown: list[RecordView] = []
     is_bounded = needs_decoding(question.comparisons)
     for looked_at, record in enumerate(reversed(records)):

@@ -93,8 +93,8 @@ def question_of(topic: str, query: Mapping[str, str], *, most: int = MAX_LIMIT) 
 def at_key(question: Question, partition_count: int) -> Question:
     """Return a query that selects only records with its ``key``.
 
-    It reads the partition that clients choose for the key by default, unless it names another. The
-    key is compared in the form in which the page shows it.
+    If ``question`` names no partition, the result reads the one that clients choose for the key by
+    default. The key is compared in the form in which the page shows it.
     """
     if not question.key:
         return question

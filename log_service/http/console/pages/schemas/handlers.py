@@ -31,9 +31,9 @@ DONE = {
     "changed": "The compatibility was changed.",
 }
 AT_ONCE = 4
-"""So many subjects of the list are read at the same time."""
+"""How many subjects of the list are read at the same time."""
 MAX_REFERRING = 10
-"""So many schemas that refer to another one are named."""
+"""The most schemas that are named as referring to another one."""
 
 
 async def show_list(page_request: PageRequest) -> HttpResponse:

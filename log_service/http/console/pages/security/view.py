@@ -65,7 +65,7 @@ class MatrixCell:
 class MatrixRow:
     """One row: a pattern of resources, with the ACLs of a principal from one host.
 
-    All of them either allow or deny.
+    Either all of them allow, or all of them deny.
     """
 
     resource_type: str

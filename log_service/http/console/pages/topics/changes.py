@@ -83,8 +83,8 @@ def _creation_line(topic: NewTopic) -> str:
 async def change_configs(page_request: PageRequest) -> HttpResponse:
     """Preview changes of a topic's configs, or make them if the person has confirmed them.
 
-    The form has either ``configs`` with lines of ``key=value``, ``key`` and ``value``, or ``reset``
-    with a key.
+    The field ``configs`` of the form has lines of ``key=value``. ``key`` and ``value`` set one more
+    config. ``reset`` has the key of a config to reset. Each of them may be missing.
     """
     name, form = page_request.value("topic"), page_request.form
     changes: dict[str, str | None] = dict(configs_of(form.get("configs", "")))
@@ -174,7 +174,10 @@ async def delete(page_request: PageRequest) -> HttpResponse:
 
 
 async def _readers(admin: Admin, topic: str) -> list[str]:
-    """Return the groups whose members read a topic now, if this person may see them."""
+    """Return the groups whose members read a topic now. Share groups are left out.
+
+    The list is empty if this person may not see the groups.
+    """
     try:
         listed = await admin.list_groups(states=["Stable"])
         ids = [each.group_id for each in listed if each.group_type != "share"][:MAX_GROUPS]

@@ -50,7 +50,7 @@ async def show_list(page_request: PageRequest) -> HttpResponse:
 
 
 async def show(page_request: PageRequest) -> HttpResponse:
-    """Show one transactional id, and the offsets that its producer wrote to each partition."""
+    """Show one transactional id, and the state of its producer in each partition."""
     name = page_request.required("id")
     admin = await page_request.admin()
     found = (await admin.describe_transactions([name]))[name]
