@@ -7,12 +7,17 @@ result. It is empty if DuckDB, which reads almost the same SQL, does not underst
 """
 
 import json
+import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestration.lake.quoting import quoted_text
+
+if TYPE_CHECKING:
+    import duckdb
 
 TOKEN = re.compile(
     r"""(?P<raw>\b[rR](?:'[^']*'|"[^"]*"))|(?P<quoted>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`)|(?P<comment>--[^\n]*|/\*.*?\*/)"""
@@ -134,13 +139,20 @@ def named_columns(condition: str) -> tuple[str, ...]:
 
 def parsed(statement: str) -> list[dict[str, Any]]:
     """Return DuckDB's syntax tree of each statement, none if DuckDB cannot parse them."""
+    with _parser(os.getpid()).cursor() as parser:
+        (text,) = parser.execute("SELECT json_serialize_sql(?)", [statement]).fetchone() or ("{}",)
+    return [one["node"] for one in json.loads(text).get("statements", ())]
+
+
+@cache
+def _parser(_process_id: int) -> "duckdb.DuckDBPyConnection":
+    """Return the process's database that only parses, because a new one takes 18 ms.
+
+    A forked process cannot use its parent's, whose threads it does not have.
+    """
     import duckdb  # noqa: PLC0415 - for declarations that know their columns
 
-    with duckdb.connect() as connection:
-        (text,) = connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchone() or (
-            "{}",
-        )
-    return [one["node"] for one in json.loads(text).get("statements", ())]
+    return duckdb.connect(config={"threads": 1})
 
 
 def _references(node: Any) -> Iterator[list[str]]:

@@ -45,6 +45,7 @@ IMPORTED = [
     "tests.platform.killed_sending",
     "tests.platform.killed_sources",
     "tests.platform.killed_storing",
+    "tests.platform.frozen",  # the last one: it freezes what the others have made
 ]
 """Not the definitions of a project: those belong to the folder that a process goes to. A name that
 cannot be imported is passed over.
