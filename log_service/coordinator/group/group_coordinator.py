@@ -1,9 +1,10 @@
 """One shard of the group coordinator: all groups of one partition of ``__consumer_offsets``.
 
 Every ``handle_...`` method and ``on_timer`` is a plain function of the shard's state and a
-``Decision``. Stored state changes only in ``stored_groups``. State that is not in the log (members
-between two generations, sessions) changes in the decision, which can revert these changes. The
-shard does not know which connections wait, nor how records reach the disk.
+``Decision``, to which it adds records, replies and timers. Stored state changes only in
+``stored_groups``. State that is not in the log (members between two generations, sessions) changes
+at once, and is reverted if the decision is refused. The shard does not know which connections wait,
+nor how records reach the disk.
 
 - Classic groups: ``joining`` and ``membership``.
 - Consumer groups (KIP-848): ``consumer.heartbeats`` and ``classic_members``, because they may have
@@ -187,7 +188,7 @@ class GroupCoordinatorShard:
     def on_loaded(self, decision: GroupDecision) -> None:
         """Begin to serve requests.
 
-        Members get a full session. Offsets of topics that were deleted meanwhile are removed.
+        Members get a full session. Offsets of topics that no longer exist are removed.
         Checks for expired offsets begin.
         """
         self._stored.is_serving = True
@@ -202,7 +203,7 @@ class GroupCoordinatorShard:
         self._offset_removals.resume(self._is_gone, decision)
 
     def _is_gone(self, where: TopicPartition, committed: CommittedOffset | None) -> bool:
-        """Whether an offset belongs to a deleted partition or to an earlier topic of that name."""
+        """Whether an offset belongs to a deleted partition or an earlier topic of the same name."""
         return not self._is_there(where, NO_TOPIC_ID if committed is None else committed.topic_id)
 
     def classic_group(self, group_id: str) -> ClassicGroup | None:
@@ -412,7 +413,7 @@ class GroupCoordinatorShard:
     def handle_heartbeat(
         self, request: HeartbeatRequest, context: RequestContext, decision: GroupDecision
     ) -> None:
-        """Handle Heartbeat 0-4: restart a member's session.
+        """Handle Heartbeat 0-4: restart a member's session, and reply whether it must rejoin.
 
         Raises:
             KafkaError: the error for a member of a consumer group. The caller must discard the
@@ -492,7 +493,7 @@ class GroupCoordinatorShard:
         """Handle TxnOffsetCommit 0-5: store offsets of an open transaction (KIP-98, KIP-447).
 
         The offsets take effect when the transaction commits. ``shown`` is the ``Verification`` of
-        the transaction, which the log checks.
+        the transaction, which the log checks before it appends the offsets.
         """
         is_shared = request.group_id in self.share_groups
         error = (
@@ -516,7 +517,8 @@ class GroupCoordinatorShard:
     ) -> None:
         """Handle OffsetFetch 1-10 for one group.
 
-        An unknown group gets a response without offsets and without an error.
+        An unknown group gets a response without offsets and without an error. With
+        ``is_stable_required``, an offset that an open transaction may still change gets an error.
         """
         group = self.groups.get(request.group_id)
         error = ErrorCode.NONE
@@ -588,8 +590,9 @@ class GroupCoordinatorShard:
     ) -> None:
         """Handle DeleteGroups 0-2 for one group.
 
-        Only a group without members can be deleted. The share states of a share group are deleted
-        first.
+        Only a group without members can be deleted. For a share group, the reply may ask the caller
+        to delete share states first. The caller then repeats the request with
+        ``are_states_deleted``.
         """
         if group_id in self.share_groups:
             self.share_groups.handle_delete_group(

@@ -1,4 +1,4 @@
-"""Views of groups: DescribeGroups, ListGroups, and responses that refuse a whole commit.
+"""Build responses of DescribeGroups and ListGroups, and those that refuse a whole commit.
 
 These are pure functions of a group's state.
 """

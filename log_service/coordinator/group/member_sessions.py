@@ -1,7 +1,8 @@
 """Sessions of the members of one shard's groups, for every protocol that has heartbeats.
 
 This file moves deadlines and sets timers. Its caller decides what happens to a member whose session
-has expired. Sessions are not in the log. A refused decision reverts its changes to them.
+has expired. Sessions are not in the log. If a decision is refused, its changes to sessions are
+reverted.
 """
 
 from collections.abc import Callable, Hashable
@@ -36,7 +37,7 @@ class Session:
     timer_ms: int | None = None
 
     def set_back(self, deadline_ms: int, timer_ms: int | None) -> None:
-        """Restore both fields.
+        """Restore both fields after a refused decision.
 
         ``Decision.stage`` could also restore them. This method is cheaper, and every heartbeat and
         every commit changes a session.

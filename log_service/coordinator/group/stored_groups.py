@@ -1,7 +1,8 @@
 """The effect of each record of a shard's log on its groups.
 
 This file decides which record creates, changes or removes a group. Stored state changes only here,
-both after an append and while the shard is loading.
+both after an append and while the shard is loading. There is one exception. ``GroupMigration``
+turns a consumer group into a classic group before the records of this change are replayed.
 """
 
 from log_service.coordinator.group.classic.group import ClassicGroup
@@ -76,7 +77,10 @@ class StoredGroups:
                 self._replay_consumer_record(group_id, record)
 
     def _replay_removal(self, group_id: str) -> None:
-        """Remove a group. If it has committed offsets, an empty classic group takes its place."""
+        """Remove a group. If offsets of it are left, an empty classic group takes its place.
+
+        Pending offsets count too.
+        """
         del self._groups[group_id]
         if self._offsets.partitions_of(group_id):
             self._groups[group_id] = ClassicGroup(group_id)
@@ -110,9 +114,9 @@ class StoredGroups:
         group.replay(record)
 
     def _replay_generation(self, group_id: str, stored: StoredGeneration) -> None:
-        """Apply a stored generation while the shard is loading.
+        """Apply a stored generation, unless the classic group in memory is newer.
 
-        Once the shard serves requests, the group in memory is newer than the record.
+        It is newer than the record once the shard serves requests.
         """
         self._migration.ahead_of_log.discard(group_id)
         if not self.is_serving or not isinstance(self._groups.get(group_id), ClassicGroup):

@@ -32,7 +32,7 @@ class TimerKind(StrEnum):
     REGEX = "regex"
     """The regular expressions of a consumer group are resolved again."""
     FORGET_ORPHANS = "forget-orphans"
-    """Offsets of groups and topics that are gone are removed."""
+    """Offsets of deleted partitions are removed."""
     EXPIRE_OFFSETS = "expire-offsets"
     """Expired offsets are removed."""
 

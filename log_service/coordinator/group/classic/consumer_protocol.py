@@ -1,9 +1,9 @@
 """Decode and encode the subscriptions and assignments that classic consumers exchange.
 
-The coordinator reads the topics of a subscription for every classic group. If a classic consumer is
-a member of a consumer group (KIP-848), the coordinator also reads its owned partitions, its rack
-and its assignment. All other content matters only to the members. This file knows the public format
-in all versions. It reads a newer version as the newest known one.
+The coordinator reads the subscribed topics in every classic group of consumers. If a classic
+consumer is a member of a consumer group (KIP-848), the coordinator also reads its owned partitions,
+its rack and its assignment. All other content matters only to the members. This file knows the
+public format in all versions. It reads a newer version as the newest known one.
 """
 
 import struct

@@ -2,8 +2,10 @@
 
 This file decides which protocol all members share, which member leads, and whether all members have
 joined. It does not know requests, timers, records or the log. ``joining`` and ``membership`` change
-groups. Before a change, they stage the group and its members in their decision. Members that have
-joined since the last stored generation exist only here and not in the log.
+groups. Before a change, they stage the group and its members in their ``Decision``. If the decision
+is refused, its changes are reverted. Members that have joined since the last stored generation
+exist only here and not in the log. A pending member is a member id that was handed out but has not
+joined yet.
 
 Invariants: A state changes only along ``TRANSITIONS``. The leader is a member or None.
 ``static_members`` holds the member id of every static member. Outside of EMPTY and DEAD there is at
@@ -130,7 +132,7 @@ class ClassicGroup:
         return self.state in states
 
     def transition_to(self, state: GroupState, wall_ms: int) -> None:
-        """Change the state. Only ``TRANSITIONS`` are allowed."""
+        """Change the state. A change that is not in ``TRANSITIONS`` is a bug (assertion)."""
         assert state in TRANSITIONS[self.state], f"{self} cannot become {state.value}"
         self.state = state
         self.state_since_ms = wall_ms
@@ -197,7 +199,10 @@ class ClassicGroup:
             self.leader_id = next(iter(self.members), None)
 
     def replace_static_member(self, group_instance_id: str, new_member_id: str) -> ClassicMember:
-        """Replace a static member's id. Its leadership and its assignment stay (KIP-345)."""
+        """Give a static member a new member id, and return the member (KIP-345).
+
+        The member keeps its assignment. If it led the group, it still does.
+        """
         old_id = self.static_members[group_instance_id]
         member = self.members.pop(old_id)
         self.pending_sync_members.discard(old_id)
@@ -238,7 +243,10 @@ class ClassicGroup:
                 self.supporters[name] = count
 
     def maybe_elect_joined_leader(self) -> bool:
-        """Make a member that has joined the leader. Return false if no member has joined."""
+        """Choose another leader from the members that have joined, unless the leader has joined.
+
+        Return false if no member has joined.
+        """
         leader = self.members.get(self.leader_id or "")
         if leader is None or leader.awaiting_join is None:
             joined = (
@@ -253,7 +261,10 @@ class ClassicGroup:
         return True
 
     def supports(self, protocol_type: str, protocol_names: Iterable[str]) -> bool:
-        """Return whether a joiner fits the group's protocol type and a protocol of all members."""
+        """Return whether a joiner has the group's protocol type and a protocol of all members.
+
+        A group without members accepts any protocol type and any protocols, unless they are empty.
+        """
         names = set(protocol_names)
         if self.is_in(GroupState.EMPTY) or not self.members:
             return bool(protocol_type) and bool(names)
@@ -297,10 +308,7 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def note_subscriptions(self) -> None:
-        """Read the topics that the members of a new generation subscribe to.
-
-        The result stays valid until the next generation.
-        """
+        """Set ``subscribed_topics`` from the metadata of the members of a new generation."""
         self.subscribed_topics = self._read_subscriptions() if self.is_of_consumers else None
 
     def _read_subscriptions(self) -> frozenset[str] | None:
@@ -311,10 +319,10 @@ class ClassicGroup:
             return None
 
     def subscription_test(self) -> Callable[[str], bool]:
-        """Return a predicate that tells whether the group's consumers may subscribe to a topic.
+        """Return a predicate that tells whether the group's members may be subscribed to a topic.
 
-        If their metadata cannot be decoded, the predicate is true for every topic. If the members
-        are not consumers, it is false for every topic.
+        If the topics of consumers are unknown, the predicate is true for every topic. If the
+        members are not consumers, it is false for every topic.
         """
         topics = self.subscribed_topics
         return (lambda _: self.is_of_consumers) if topics is None else topics.__contains__
@@ -322,7 +330,8 @@ class ClassicGroup:
     def begin_next_generation(self, wall_ms: int) -> None:
         """Increment the generation id and select the protocol of the new generation.
 
-        A group without members becomes EMPTY.
+        The group becomes COMPLETING_REBALANCE and waits for all members to sync. A group without
+        members becomes EMPTY.
         """
         self.generation_id = (self.generation_id + 1) & 0x7FFFFFFF
         if self.members:
@@ -344,8 +353,5 @@ class ClassicGroup:
         return sum(len(member.metadata_for(self.protocol_name)) for member in self.members.values())
 
     def metadata_bytes(self) -> int:
-        """Return the size of all metadata and assignments.
-
-        The caller compares this size with the bound of a group's record.
-        """
+        """Return the size of all members' assignments and of their metadata under all protocols."""
         return self.protocol_bytes + self.assignment_bytes

@@ -1,7 +1,7 @@
-"""The join phase of a classic group: admit members, begin a rebalance, begin its generation.
+"""The join phase of a classic group: admit members, begin a rebalance and the next generation.
 
 This file decides on JoinGroup requests and on the two timers that end a join phase. It does not
-know the log. It adds records to the decision as ``GenerationRecord``. A response to a join does not
+know the log, and adds a ``GenerationRecord`` to the decision instead. A response to a join does not
 wait for a stored record, because a generation takes effect only when its leader has synced.
 
 Source: classic group protocol of Kafka 4.3, KIP-134 (initial delay), KIP-345 (static members),
@@ -41,7 +41,7 @@ A pending id was handed out but has not joined.
 """
 FIRST_JOIN_VERSION_WITH_REQUIRED_ID = 4
 ANNOUNCED_RECORDS = 8
-"""The bound of all members' metadata under all protocols, as a multiple of the largest record."""
+"""The bound of a group's metadata and assignments, as a multiple of the largest record."""
 
 
 _ERRORS_WITHOUT_MEMBER_ID = frozenset(
@@ -51,12 +51,12 @@ _ERRORS_WITHOUT_MEMBER_ID = frozenset(
 
 
 def join_timer(group_id: str) -> tuple[str, str]:
-    """Key of the timer that ends a join phase."""
+    """Return the key of the timer that ends a join phase."""
     return (TimerKind.JOIN, group_id)
 
 
 def sync_timer(group_id: str) -> tuple[str, str]:
-    """Key of the timer that removes members that never sync."""
+    """Return the key of the timer that removes members that do not sync in time."""
     return (TimerKind.SYNC, group_id)
 
 
@@ -249,7 +249,8 @@ class Joining:
     ) -> JoinGroupResponse:
         """Return the response for a static member that rejoins under a new member id.
 
-        The generation continues, so a leader that returns must not assign partitions again.
+        The generation continues, so a leader that returns must not assign partitions again. From
+        version 9, ``skip_assignment`` tells it so. Before, the response names its old id as leader.
         """
         is_leader = group.leader_id == member.member_id
         can_skip = context.api_version >= 9
@@ -260,7 +261,10 @@ class Joining:
         return response
 
     def rebalance_or_complete_join(self, group: ClassicGroup, decision: GroupDecision) -> None:
-        """Begin a rebalance if the state allows one. End the join phase if all have joined."""
+        """Begin a rebalance if the state allows one.
+
+        End the join phase if all members have joined.
+        """
         if group.can_rebalance:
             self.begin_rebalance(group, decision)
         self.maybe_complete_join(group, decision)
@@ -323,10 +327,10 @@ class Joining:
             self.complete_join(group, decision)
 
     def complete_join(self, group: ClassicGroup, decision: GroupDecision) -> None:
-        """Begin the next generation with the members that joined.
+        """Begin the next generation, and remove the dynamic members that did not join.
 
-        Static members that did not join stay until the sync or session timer removes them. If only
-        such members are left, the join phase is prolonged.
+        Static members that did not join stay until the sync or session timer removes them. If no
+        other members are left, the join phase is prolonged instead.
         """
         group.initial_delay_remaining_ms = None
         for member in [member for member in group.members.values() if member.awaiting_join is None]:
@@ -400,7 +404,7 @@ def joined(group: ClassicGroup, member: ClassicMember, *, has_members: bool) -> 
 
 
 def protocols_of(request: JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:
-    """Return the protocols of a request with their metadata, as a value."""
+    """Return pairs of a protocol name and the member's metadata, in the order of the request."""
     return tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
 
 

@@ -1,4 +1,4 @@
-"""Decide on members within a generation of a classic group: syncing, heartbeats, leaving, silence.
+"""Decide on the members of a classic group that sync, send heartbeats, leave, or fall silent.
 
 This file decides on SyncGroup, Heartbeat and LeaveGroup and on the session and sync timers.
 ``joining`` decides on a rebalance that follows. A generation is stored when its leader has synced.
@@ -25,7 +25,7 @@ from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroup
 
 
 class Membership:
-    """Decides on all requests and timers between two join phases."""
+    """Decides on the requests and timers of members that have joined a classic group."""
 
     def __init__(self, config: GroupConfig, joining: Joining) -> None:
         self._config = config
@@ -114,7 +114,10 @@ class Membership:
             decision.cancel_timer(sync_timer(group.group_id))
 
     def on_sync_timer(self, group: ClassicGroup, decision: GroupDecision) -> None:
-        """Remove the members that joined this generation and did not sync in time."""
+        """Remove the members of this generation that did not sync in time.
+
+        They include static members that did not rejoin.
+        """
         if not group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return
         decision.stage(group)
@@ -185,7 +188,8 @@ class Membership:
     ) -> None:
         """Remove a member or a pending member id whose session has expired.
 
-        A member with an open JoinGroup or SyncGroup request stays, unless the member is new.
+        A member with an open JoinGroup or SyncGroup request stays, unless it is still waiting for
+        the response to its first join.
         """
         if member_id in group.pending_join_members:
             decision.stage(group)

@@ -1,4 +1,7 @@
-"""Consumer groups (KIP-848): the coordinator assigns partitions, and members follow by heartbeats.
+"""Consumer groups (KIP-848): members get their partitions in the responses to heartbeats.
+
+The coordinator computes a target assignment for each member, and moves the member towards this
+target step by step.
 
 - ``group``: one group as the log stores it.
 - ``listing``: descriptions of groups, and validation of their commits and fetches.

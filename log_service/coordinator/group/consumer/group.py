@@ -128,7 +128,7 @@ class ConsumerGroup:
         None means that the member holds no partitions.
 
         In a compacted log, this record may come before the member's subscription record, if the
-        subscription was updated later.
+        subscription was updated later. The member has an empty subscription until then.
         """
         old = self.members.get(member_id)
         if old is None:
@@ -173,7 +173,10 @@ class ConsumerGroup:
         return None if member_id is None else self.members[member_id]
 
     def target_of(self, member: ConsumerMember) -> Partitions:
-        """Return a member's target. A static member takes over the target of its instance."""
+        """Return a member's target.
+
+        A static member without a target gets that of the member it replaces.
+        """
         own = self.targets.get(member.member_id)
         if own is None and member.subscription.instance_id is not None:
             own = self.targets.get(self.static_members.get(member.subscription.instance_id, ""))
@@ -204,9 +207,9 @@ class ConsumerGroup:
     def preferred_assignor(
         self, members: Iterable[ConsumerMember], offered: tuple[str, ...]
     ) -> str:
-        """Return the assignor that most members prefer.
+        """Return the offered assignor that most members prefer.
 
-        Without preferences, return the first offered.
+        If no member prefers an offered one, return the first of ``offered``.
         """
         votes = Counter(
             assignor for member in members if (assignor := member.subscription.assignor) in offered
@@ -219,7 +222,8 @@ def tombstones(
 ) -> list[ConsumerGroupRecord]:
     """Return tombstones for all records of a group except its committed offsets.
 
-    ``replaced`` maps the id of each member that was just replaced to the id of its successor.
+    ``replaced`` maps the id of each member that was just replaced to the id of its successor. The
+    tombstones then name the successor, because the decision already removes the replaced member.
     """
     group_id = group.group_id
     members = sorted((replaced or {}).get(each, each) for each in group.members)

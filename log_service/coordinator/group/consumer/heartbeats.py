@@ -126,7 +126,7 @@ class ConsumerHeartbeats:
         request: ConsumerGroupHeartbeatRequest,
         decision: GroupDecision,
     ) -> tuple[ConsumerMember, str | None]:
-        """Return the member, and the id of the member that it replaces.
+        """Return the member, which may be new, and the id of the member that it replaces.
 
         Only a static member that returns under a new member id replaces one. Otherwise the id is
         None.

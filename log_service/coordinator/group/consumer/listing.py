@@ -1,4 +1,4 @@
-"""Views of consumer groups (KIP-848): descriptions, and validation of offset commits and fetches.
+"""Describe consumer groups (KIP-848), and validate commits and fetches of their offsets.
 
 These are pure functions of a group's state.
 """
@@ -94,8 +94,8 @@ def validate_commit(
 ) -> ErrorCode:
     """Return NONE if a commit is valid, else its error.
 
-    A commit of an older epoch is valid if the member has held all its partitions since then
-    (KIP-1251).
+    A commit of an older epoch is valid if the member has held every committed partition since that
+    epoch (KIP-1251).
     """
     epoch = request.generation_id_or_member_epoch
     if epoch < 0 and not group.members:
@@ -123,8 +123,8 @@ def validate_commit_in_transaction(
     """Return NONE if a transactional commit is valid, else its error.
 
     A commit without member and generation is valid, because older producers send neither. A commit
-    of an older epoch is valid if the member has held all its partitions since then. A wrong epoch
-    gets ILLEGAL_GENERATION, because producers know only generations.
+    of an older epoch is valid if the member has held every committed partition since that epoch. A
+    wrong epoch gets ILLEGAL_GENERATION, because producers know only generations.
     """
     is_outsider = request.generation_id < 0
     if is_outsider and (
@@ -148,7 +148,7 @@ def validate_commit_in_transaction(
 
 
 def _has_held_since(member: ConsumerMember, epoch: int, wanted: Iterable[tuple[UUID, int]]) -> bool:
-    """Return whether a member already held all partitions of a commit in ``epoch``."""
+    """Return whether a member has held all ``wanted`` partitions since ``epoch`` or longer."""
     return all(
         _assignment_epoch(member, topic_id, index, epoch + 1) <= epoch for topic_id, index in wanted
     )

@@ -7,13 +7,15 @@ loses. This file does not know groups, the log or time.
 
 | state | when | next |
 |---|---|---|
-| STABLE | its epoch is the target's | nothing, except for partitions of unsubscribed topics |
+| STABLE | its epoch is the target's | stay |
 | STABLE | another epoch | compute |
 | UNREVOKED_PARTITIONS | it still owns partitions to revoke, or does not report | stay |
 | UNREVOKED_PARTITIONS | it has revoked all of them | compute |
 | UNRELEASED_PARTITIONS | always | compute |
 | UNKNOWN | it owns partitions, or does not report | FENCED_MEMBER_EPOCH |
 | UNKNOWN | it owns nothing | compute |
+
+*Stay* keeps the epoch, and revokes only partitions of topics that are no longer subscribed to.
 
 *Compute* keeps the partitions that are both held and in the target. If the member still owns some
 of the rest, it stays in its epoch as UNREVOKED_PARTITIONS. Otherwise it enters the target's epoch
@@ -89,7 +91,10 @@ def still_owns(owned: Partitions | None, lost: HeldPartitions) -> bool:
 def _without_unwanted(
     current: CurrentAssignment, target: Target, owned: Partitions | None
 ) -> CurrentAssignment:
-    """Revoke the partitions of topics that the member no longer subscribes to."""
+    """Return the assignment with partitions of unsubscribed topics revoked.
+
+    The member keeps its epoch. It becomes UNREVOKED_PARTITIONS while it still owns such partitions.
+    """
     if not target.has_new_subscription:
         return current
     unwanted = {

@@ -39,7 +39,7 @@ PAUSE_MS = 1
 
 
 def regex_timer(group_id: str) -> tuple[str, str]:
-    """Key of the timer that continues a refresh."""
+    """Return the key of the timer that continues a refresh."""
     return (TimerKind.REGEX, group_id)
 
 
@@ -95,7 +95,7 @@ class RegexRefresher:
         self._newest_topics = image().offset
 
     def note_new_topics(self, version: int) -> None:
-        """Mark all matches as outdated because topics were created in metadata of ``version``."""
+        """Mark matches of metadata before ``version`` as outdated, because topics were created."""
         self._newest_topics = version
 
     def forget(self, group_id: str) -> None:

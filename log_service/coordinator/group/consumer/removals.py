@@ -1,8 +1,9 @@
 """Remove members of a consumer group that leave, fall silent, take too long, or are replaced.
 
-A member is replaced when its instance id joins under another member id. This file decides on the
-tombstones of a member, and begins a new epoch without it. Before that it asks whether the remaining
-members become a classic group. ``GroupMigration`` builds that group.
+A member is replaced when its instance id joins under another member id. Its target and assignment
+then move to the new member id. Before a member is removed for another reason, ``GroupMigration``
+checks whether the remaining members become a classic group, and builds that group. Otherwise this
+file appends the tombstones of the member, and begins a new epoch without it.
 """
 
 from collections.abc import Callable, Sequence
@@ -104,7 +105,10 @@ class ConsumerRemovals:
     def _replaced(
         self, group: ConsumerGroup, holder: ConsumerMember, member_id: str, decision: GroupDecision
     ) -> ConsumerMember:
-        """Move a static member's target and assignment to another member id."""
+        """Move a static member's target and assignment to another member id.
+
+        Return the member under its new id.
+        """
         current = replace(holder.current, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
         member = ConsumerMember(
             member_id=member_id, subscription=holder.subscription, current=current

@@ -49,7 +49,10 @@ class ConsumerSessions:
         self.members.keep_alive(group_id, member_id, timeout_ms, decision)
 
     def is_over(self, group_id: str, member_id: str, decision: GroupDecision) -> bool:
-        """Return whether a member's session has expired when its timer fires."""
+        """Return whether a member's session has expired when its timer fires.
+
+        If the session has not expired, the timer is set for the rest of it.
+        """
         return self.members.is_over(group_id, member_id, decision)
 
     def timeout_ms(self, group_id: str, member: ConsumerMember) -> int:

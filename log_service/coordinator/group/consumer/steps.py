@@ -1,9 +1,10 @@
 """Steps after a member's request: update its subscription, the epoch, the targets, the member.
 
 The group enters a new epoch if its subscribed topics have changed. Targets of an older epoch are
-computed again, but not within the assignment interval. The member is moved one step towards its
-target. ``reconciliation`` decides on this step, ``assignors`` on the targets, and
-``RegexRefresher`` on the matches of regular expressions. The steps are the same for both protocols.
+computed again, but only when the assignment interval since the last computation is over. The member
+is moved one step towards its target. ``reconciliation`` decides on this step, ``assignors`` on the
+targets, and ``RegexRefresher`` on the matches of regular expressions. The steps are the same for
+members of the consumer protocol and of the classic protocol.
 ``ConsumerHeartbeats`` takes them for a heartbeat, ``ClassicMembers`` for a join. Groups change only
 when their records are replayed. The only state outside the log is the set of groups that must check
 whether their topics have changed.
@@ -142,7 +143,10 @@ class ConsumerSteps:
         return not new or new in group.regexes
 
     def _settled_epoch(self, beat: Beat, decision: GroupDecision, *, is_bump_needed: bool) -> int:
-        """Return the group's epoch. A new epoch begins if the group's topics have changed."""
+        """Return the group's epoch, after beginning a new one if necessary.
+
+        A new epoch begins if ``is_bump_needed``, or if the metadata of the topics has changed.
+        """
         group_id = beat.group.group_id
         if not is_bump_needed and group_id not in self.stale:
             return beat.group.epoch.epoch
@@ -199,7 +203,8 @@ class ConsumerSteps:
     ) -> tuple[int, Partitions]:
         """Return the epoch and the target of the member.
 
-        Targets of an older epoch are computed again, but not within the assignment interval.
+        If the targets are of an older epoch and the assignment interval since their computation is
+        over, all targets are computed again first.
         """
         group = beat.group
         last = group.target_epoch
@@ -244,7 +249,7 @@ class ConsumerSteps:
         return assign(specs, counts)
 
     def _topic_ids(self, group: ConsumerGroup, member: ConsumerMember) -> frozenset[TopicId]:
-        """Return the existing topics of a member's subscription."""
+        """Return the ids of the existing topics that a member subscribes to."""
         by_name = self._image().topics.by_name
         names = group.topics_of_subscription(member.subscription)
         return frozenset(
@@ -304,9 +309,10 @@ class ConsumerSteps:
         self._regexes.forget(group_id)
 
     def on_image(self, delta: MetadataDelta, groups: Iterable[ConsumerGroup]) -> None:
-        """Mark groups whose topics or racks have changed.
+        """Mark groups whose subscribed topics have changed, or all groups if a broker has changed.
 
-        Their next request checks their topics.
+        The next request to a marked group checks its topics. If topics were created, the matches of
+        regular expressions are outdated.
         """
         changed = {changed.topic.name for changed in delta.changed_topics.values()}
         deleted = {topic.name for topic in delta.deleted_topics.values()}

@@ -85,7 +85,7 @@ class ClassicMembers:
         context: RequestContext,
         decision: GroupDecision,
     ) -> None:
-        """Respond at once. The generation in the response is the member's epoch.
+        """Admit a member and respond at once. The generation in the response is the member's epoch.
 
         Raises:
             KafkaError: the error for the member. The caller must discard the decision.
@@ -188,9 +188,10 @@ class ClassicMembers:
     def _join_and_downgrade(
         self, beat: Beat, holder: ConsumerMember, owned: Partitions, decision: GroupDecision
     ) -> ConsumerMember:
-        """Admit the member and turn the group into a classic one.
+        """Turn the group into a classic one, with the joining member in place of ``holder``.
 
-        The classic group continues its generation unless the group's targets are out of date.
+        Return the member. The classic group continues in its current generation, unless the targets
+        are older than the group epoch. In that case a rebalance begins.
         """
         group, joined = beat.group, beat.updated
         is_rebalance_needed = group.target_epoch.epoch < self._steps.note(beat, decision)

@@ -1,10 +1,12 @@
 """Convert a group with members between the classic and the consumer protocol (KIP-848).
 
 The first consumer heartbeat to a classic group upgrades the group. Each member keeps its
-assignment, its generation becomes its epoch, and it must rejoin. When the last member of the
-consumer protocol leaves, the group is downgraded. The targets of the remaining members become their
-assignments, and a rebalance begins. ``group.consumer.migration.policy`` allows either direction,
-both or neither.
+assignment and must rejoin, and the group's generation id becomes the epoch of the group and of its
+members. When the last member of the consumer protocol leaves, the group is downgraded. The targets
+of the remaining members become their assignments, and a rebalance begins. If a classic member
+replaces the last member of the consumer protocol, the group is downgraded too, and a rebalance
+begins only if the targets are out of date. ``group.consumer.migration.policy`` allows upgrades,
+downgrades, both or neither.
 
 This file decides whether a group may be converted and builds the new group. The records of a
 conversion form one batch, so that the log never holds half of them. This file does not know the
@@ -57,7 +59,7 @@ from log_service.protocol.messages.sync_group import SyncGroupResponse
 class GroupMigration:
     """Converts groups of one shard.
 
-    ``groups`` holds all of them, ``image`` returns the newest metadata.
+    ``groups`` holds the shard's groups by id. ``image`` returns the newest metadata.
     """
 
     def __init__(
@@ -151,7 +153,8 @@ class GroupMigration:
     ) -> bool:
         """Downgrade the group if all remaining members are classic, and begin a rebalance.
 
-        Return whether the group was downgraded.
+        The group stays if the migration policy forbids this, or if the classic group would be too
+        large. Return whether the group was downgraded.
         """
         gone = {member.member_id for member in leaving}
         staying = [member for member in group.members.values() if member.member_id not in gone]
@@ -190,6 +193,7 @@ class GroupMigration:
         """Downgrade the group. ``joined`` replaces ``replaced`` and takes over its target.
 
         Both have the same instance id. The decision already holds the records of the replacement.
+        A rebalance begins only if ``is_rebalance_needed``.
         """
         staying = [
             member for member in group.members.values() if member.member_id != replaced.member_id
@@ -281,7 +285,10 @@ def upgrade_records(
 
 
 def _subscription_of_classic(member: ClassicMember, protocol_name: str | None) -> Subscription:
-    """Return a classic member's subscription under the selected protocol, or its first one."""
+    """Return a classic member's subscription under the selected protocol.
+
+    Without metadata under that protocol, use the member's first protocol.
+    """
     subscription = subscription_of(member.metadata_for(protocol_name) or member.protocols[0][1])
     return Subscription(
         instance_id=member.group_instance_id,

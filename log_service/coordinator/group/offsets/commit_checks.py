@@ -1,7 +1,7 @@
-"""Checks of who may commit offsets to a group.
+"""Check whether a client may commit offsets to a group.
 
-This file decides which error a commit gets, by the type and the state of the group. A client
-without a group may commit to an empty or unknown one. ``committed`` stores the offsets.
+This file decides which error a commit gets, by the type and the state of the group. A client that
+is not a member may commit to a group that is empty or unknown. ``committed`` stores the offsets.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ FIRST_COMMIT_VERSION_WITH_NOT_FOUND = 9
 
 
 class CommitChecks:
-    """The checks of commits to one shard's groups. ``groups`` are the groups by id."""
+    """Checks commits to one shard's groups. ``groups`` maps group ids to groups."""
 
     def __init__(
         self,

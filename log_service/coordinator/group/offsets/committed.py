@@ -1,10 +1,10 @@
 """Committed offsets of all groups of one shard: commits, fetches, deletions, and expiry.
 
 This file decides on the records of a commit, a deletion or an expiry. Its state changes only in
-``replay``. It does not know members, because the shard has checked that the sender may commit. A
-group's offsets expire only while the group is empty (KIP-211). A committed offset does not expire
-while an open transaction holds a pending offset for the same partition. A fetch that requires
-stable offsets (KIP-447) gets UNSTABLE_OFFSET_COMMIT until this transaction has ended.
+``replay``. It does not know members, because the shard has checked that the sender may commit. An
+offset does not expire while members of the group may read its topic (KIP-211), or while an open
+transaction holds a pending offset for the same partition. A fetch that requires stable offsets
+(KIP-447) gets UNSTABLE_OFFSET_COMMIT until this transaction has ended.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -303,7 +303,7 @@ class OffsetStore:
 
         Topics that members subscribe to and partitions with pending offsets are left out.
         ``since_ms`` is the time when the group lost its last member. If it is None, the retention
-        of each offset starts at its commit.
+        of each offset starts at its commit. An offset with an expiry time of its own ignores both.
         """
         retention_ms = self._config.offsets_retention_ms
         found = []
@@ -335,7 +335,7 @@ def _is_over(
 
 
 def _of_topic(committed: CommittedOffset | None, topic_id: UUID) -> CommittedOffset | None:
-    """Return a committed offset unless it belongs to an earlier topic of that name."""
+    """Return a committed offset, or None if it belongs to an earlier topic of the same name."""
     if (
         committed is None
         or NO_TOPIC_ID in (committed.topic_id, topic_id)

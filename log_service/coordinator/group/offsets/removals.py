@@ -1,8 +1,8 @@
 """Remove committed offsets without a request: offsets of deleted topics, and expired offsets.
 
-This file decides which offsets to remove. It removes an unused group with its last offset. Timers
-do the work in steps, so that no request waits for a pass over many groups. This file does not know
-members' requests. Source: KIP-211 (expiry).
+This file decides which offsets to remove. When the last offset of a group without members expires,
+the group is removed too. Timers do the work in steps, so that no request waits for a pass over many
+groups. This file does not know members' requests. Source: KIP-211 (expiry).
 """
 
 from collections import deque
@@ -62,7 +62,7 @@ class OffsetRemovals:
     def resume(self, is_gone: IsGone, decision: GroupDecision) -> None:
         """Begin to serve requests.
 
-        Offsets of topics that were deleted meanwhile are removed. Checks for expired offsets begin.
+        Offsets of topics that no longer exist are removed. Checks for expired offsets begin.
         """
         self.remove_those(is_gone, decision)
         decision.set_timer(
@@ -166,7 +166,10 @@ def append_removal(group: Group, decision: GroupDecision) -> None:
 
 
 def subscription_test(group: Group) -> Callable[[str], bool]:
-    """Return a predicate that tells whether members read a topic, or may read it."""
+    """Return a predicate that tells whether members of a group read a topic.
+
+    It is true for every topic if the subscriptions of a classic group's consumers are unknown.
+    """
     if isinstance(group, StreamsGroup):
         return group.reads
     return (
@@ -177,7 +180,7 @@ def subscription_test(group: Group) -> Callable[[str], bool]:
 
 
 def _may_expire(group: Group) -> bool:
-    """Whether offsets of a group may expire, because it is known which topics the group reads."""
+    """Whether it is known which topics a group reads, so that its other offsets may expire."""
     if not isinstance(group, ClassicGroup) or group.is_in(GroupState.EMPTY):
         return True
     return group.is_in(GroupState.STABLE) and group.subscribed_topics is not None

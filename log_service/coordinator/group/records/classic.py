@@ -37,7 +37,7 @@ class StoredGeneration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRecord:
-    """The newest generation of a group. None removes the group."""
+    """The newest generation of a group. If ``generation`` is None, the record removes the group."""
 
     group_id: str
     generation: StoredGeneration | None

@@ -1,6 +1,6 @@
 """All records of the group coordinator in ``__consumer_offsets``, with their keys and values.
 
-The coordinator decides on these values and replays them. ``encode`` and ``decode`` convert them to
+The coordinator creates and replays records as values. ``encode`` and ``decode`` convert these to
 the bytes that Kafka stores, and back. Each kind of record has a module beside this one. A record
 type that Kafka reserves and does not use decodes to None and stays unchanged in the log.
 """
@@ -58,7 +58,7 @@ GroupRecord = (
 
 
 def validate_size(record: GroupRecord, max_bytes: int) -> None:
-    """Check that a member's record fits into the topic.
+    """Check that the key and the value of a member's record have at most ``max_bytes`` in total.
 
     Raises:
         KafkaError: UNKNOWN_SERVER_ERROR, the error of Apache Kafka for a record that is too large.

@@ -104,7 +104,7 @@ class CurrentAssignmentRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedRegex:
-    """The matches of a regular expression. ``version`` is the offset of the searched metadata."""
+    """The matches of an expression. ``version`` is the offset of the searched metadata image."""
 
     topics: frozenset[str]
     version: int

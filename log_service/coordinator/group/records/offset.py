@@ -16,8 +16,8 @@ NO_EXPIRY = -1
 class CommittedOffset:
     """One committed offset with its commit time.
 
-    ``expire_timestamp_ms`` is set only if an old client named a retention. ``topic_id`` is set only
-    if the record could hold it.
+    ``expire_timestamp_ms`` is set only if an old client named a retention. ``topic_id`` is zero if
+    it is unknown, for example because the version of the stored record has no field for it.
     """
 
     offset: int
@@ -30,7 +30,7 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRecord:
-    """A group's committed offset of one partition. None deletes it."""
+    """A group's offset in one partition. If ``committed`` is None, the record deletes it."""
 
     group_id: str
     topic: str

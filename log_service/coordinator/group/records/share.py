@@ -1,7 +1,8 @@
 """Records of share groups (KIP-932) in ``__consumer_offsets``: types 10 to 15.
 
 A record whose content is None deletes an earlier one. Topics and partitions are stored in order, so
-that equal values have equal bytes.
+that equal values have equal bytes. A share state is the progress of a group in one partition. A
+share coordinator stores the share states, and type 15 only lists the partitions that have one.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -67,9 +68,9 @@ class StateTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatePartitions:
-    """The partitions of a group by the progress of their share states.
+    """The partitions of a group's share states, which are initializing, initialized or deleting.
 
-    ``deleting`` holds names of topics, by topic id.
+    ``deleting`` holds the names of topics whose share states are being deleted, by topic id.
     """
 
     initializing: Mapping[UUID, StateTopic] = field(default_factory=dict)

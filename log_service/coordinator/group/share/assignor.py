@@ -52,7 +52,10 @@ def assign_simply(
 def _divisions(
     members: Sequence[ShareMemberSpec], *, is_uniform: bool
 ) -> Iterable[tuple[list[UUID], list[ShareMemberSpec]]]:
-    """Yield topics that are divided together, with the members that read them."""
+    """Yield topics that are divided together, with the members that read them.
+
+    If ``is_uniform``, all topics are divided together, else each topic is divided separately.
+    """
     topic_ids = sorted({topic_id for member in members for topic_id in member.topic_ids})
     if is_uniform:
         yield topic_ids, list(members)
@@ -106,8 +109,8 @@ def _fill(
     """Give partitions with too few users to members with too few partitions.
 
     A partition should have ``sharing`` users, and a member as many partitions as its quota. The
-    members are visited in turn. If all of these members already use a partition, it gets no more
-    users, because a slight imbalance does no harm.
+    members are visited in turn. If every member below its quota already uses a partition, the
+    partition gets no more users, because a slight imbalance does no harm.
     """
     unfilled = [number for number, quota in enumerate(quotas) if counts[number] < quota]
     position = 0

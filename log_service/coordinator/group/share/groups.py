@@ -2,8 +2,9 @@
 
 Every ``handle_...`` and ``on_...`` method is a plain function of the groups and a ``Decision``.
 Groups change only when records are replayed. ``ShareHeartbeats`` decides on members,
-``share_states`` on share states. The shard's owner sends requests to share coordinators. A handler
-replies with the request for them, and another handler takes the outcome.
+``share_states`` on share states. Share coordinators store the share states, and the shard's owner
+sends them requests. A handler replies with the states to initialize or to delete, and a later call
+to ``handle_initialized`` or ``handle_deleted`` stores the outcome.
 
 A group exists as soon as a record names it. A share group never changes its type and never expires.
 """
@@ -60,7 +61,7 @@ DELETED_TOPICS_TIMER = (TimerKind.SHARE_TOPICS,)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsToAlter:
-    """The outcome of a request to alter offsets.
+    """The decision on a request to alter offsets, which the caller has to carry out.
 
     It holds the share states to initialize again, and the response topics for the case that this
     succeeds.
@@ -128,7 +129,7 @@ class ShareGroups:
         group.replay(record)
 
     def resume(self, decision: GroupDecision) -> None:
-        """Begin to serve requests, and drop share states of topics that were deleted meanwhile.
+        """Begin to serve requests, and drop share states of topics that no longer exist.
 
         A topic id that is unknown here belongs to a deleted topic, because this node knows at least
         the topics that the writer of the record knew.
@@ -207,7 +208,11 @@ class ShareGroups:
         reply_to: Hashable,
         decision: GroupDecision,
     ) -> None:
-        """Store which share states are now initialized and which failed. The reply is None."""
+        """Store which share states are now initialized. The reply is None.
+
+        States whose initialization has failed are no longer listed, so that a later heartbeat
+        initializes them again.
+        """
         group = self._groups.get(group_id)
         if group is not None and (initialized or failed):
             states = share_states.without_initializing(group.known_states, failed)
@@ -290,9 +295,10 @@ class ShareGroups:
     def _altered(
         self, wanted: AlterShareGroupOffsetsRequestTopic, start_offsets: dict[UUID, dict[int, int]]
     ) -> AlterShareGroupOffsetsResponseTopic:
-        """Return the response for one topic if it succeeds.
+        """Return the response for one topic, for the case that its states are initialized.
 
-        Add its offsets to ``start_offsets``.
+        Add the offsets of its existing partitions to ``start_offsets``. Other partitions get an
+        error.
         """
         topic = self._image().topics.by_name.get(wanted.topic_name)
         response = AlterShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
@@ -414,6 +420,6 @@ def _described(member: ShareMember, image: MetadataImage) -> Member:
 
 
 def names_of(topic_ids: Iterable[UUID], image: MetadataImage) -> Mapping[UUID, str]:
-    """Return the names of existing topics."""
+    """Return the names of the given topics by topic id, without topics that do not exist."""
     found = ((topic_id, image.topics.by_id.get(TopicId(topic_id))) for topic_id in topic_ids)
     return {topic_id: topic.name for topic_id, topic in found if topic is not None}

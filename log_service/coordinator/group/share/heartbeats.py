@@ -10,9 +10,9 @@ The steps of one heartbeat:
 5. Initialize states of subscribed partitions that have none. A later heartbeat assigns them.
 
 Groups change only when their records are replayed. This file holds the state that is not in the
-log: sessions, the groups that must check their topics, and the times since when share states are
-being initialized. It does not know how records are stored. It does not know share coordinators
-either, and announces ``StatesToInitialize`` instead.
+log: sessions, the groups that must check their topics, and when their states were last stored. It
+does not know how records are stored. It does not know share coordinators either, and announces
+``StatesToInitialize`` instead.
 
 Source: KIP-932 as of Kafka 4.3.
 """
@@ -72,7 +72,7 @@ GroupDecision = Decision[GroupRecord]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatesToInitialize:
-    """Announcement of share states of a group that share coordinators must initialize.
+    """The share states of a group that share coordinators must initialize.
 
     Each state has a start offset. -1 means that the start offset is not decided yet.
     """
@@ -200,7 +200,8 @@ class ShareHeartbeats:
     ) -> tuple[int, bool]:
         """Return the group's epoch, and whether the epoch is a new one.
 
-        A new epoch begins if the members or their subscribed topics have changed.
+        A new epoch begins if ``is_bumped``, or if the metadata of the subscribed topics has
+        changed.
         """
         group_id = group.group_id
         if not is_bumped and group_id not in self.stale:
@@ -225,7 +226,8 @@ class ShareHeartbeats:
     ) -> tuple[int, Partitions]:
         """Return the epoch and the target of the member.
 
-        Targets of an older epoch are computed again, but not within the assignment interval.
+        If the targets are of an older epoch and the assignment interval since their computation is
+        over, all targets are computed again first.
         """
         last, group_id = group.target_epoch, group.group_id
         if epoch <= last.epoch or not last.is_due(
@@ -256,7 +258,7 @@ class ShareHeartbeats:
         return epoch, targets[updated.member_id]
 
     def _topic_ids(self, member: ShareMember) -> frozenset[UUID]:
-        """Return the existing topics of a member's subscription."""
+        """Return the ids of the existing topics that a member subscribes to."""
         by_name = self._image().topics.by_name
         return frozenset(
             topic.topic_id
@@ -357,9 +359,9 @@ class ShareHeartbeats:
         self._initializing_since_ms.pop(group_id, None)
 
     def on_image(self, delta: MetadataDelta, groups: Iterable[ShareGroup]) -> None:
-        """Mark groups whose topics or racks have changed.
+        """Mark groups whose subscribed topics have changed, or all groups if a broker has changed.
 
-        Their next heartbeat checks their topics.
+        The next heartbeat to a marked group checks its topics.
         """
         deleted = {topic.name for topic in delta.deleted_topics.values()}
         touched = deleted | {changed.topic.name for changed in delta.changed_topics.values()}

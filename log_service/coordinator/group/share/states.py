@@ -1,11 +1,12 @@
-"""The partitions of a share group that have a share state (KIP-932), as a value.
+"""Decide which partitions of a share group get a share state, and which lose it (KIP-932).
 
-This file decides which partitions need a state, and which states are deleted. Its functions are
-plain functions of values and send no requests.
+A share state is the progress of the group in one partition, which a share coordinator stores. These
+plain functions change only the group's list of partitions with a state. They send no requests.
 
 A partition is assigned to members only when its state is initialized. The group stores which states
 are being initialized, so that the next coordinator initializes them again. It also stores the
-topics whose states are being deleted, because deleting a state twice does no harm.
+topics whose states are being deleted. Until that is done, another request to delete them deletes
+them again, because deleting a state twice does no harm.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +28,7 @@ def partitions_of_states(topics: Mapping[UUID, StateTopic]) -> Partitions:
 def missing_states(
     states: StatePartitions, names: Iterable[str], image: MetadataImage, *, is_retry_due: bool
 ) -> Mapping[UUID, StateTopic]:
-    """Return the partitions of topics that have no state.
+    """Return the partitions that have no state, of the existing topics among ``names``.
 
     Partitions whose state is being initialized are included only if a retry is due.
     """
@@ -91,7 +92,7 @@ def with_initializing(
 def with_initialized(
     states: StatePartitions, partitions: Partitions, image: MetadataImage
 ) -> StatePartitions:
-    """Return the states after ``partitions`` are initialized, without deleted topics."""
+    """Return the states after ``partitions`` are initialized. Deleted topics are left out."""
     found = (
         (topic_id, image.topics.by_id.get(TopicId(topic_id)), indexes)
         for topic_id, indexes in partitions.items()
@@ -144,7 +145,8 @@ def with_topics_deleting(
 ) -> tuple[StatePartitions, Partitions]:
     """Return the states after the deletion for some topics has begun, and the partitions to delete.
 
-    A topic without states is left out.
+    The partitions include those of an earlier, unfinished deletion. A topic without initialized
+    states is left out.
     """
     initialized, deleting, going = (
         dict(states.initialized),

@@ -1,4 +1,4 @@
-"""Streams groups (KIP-1071).
+"""Streams groups (KIP-1071): the coordinator assigns the tasks of a Kafka Streams application.
 
 - ``group``: one group as the log stores it.
 - ``listing``: descriptions of groups, and validation of their commits and fetches.

@@ -1,10 +1,11 @@
 """Divide the tasks of a streams group among its members (KIP-1071).
 
 An active task stays with its last active member. Otherwise it goes to a member that had it as
-standby, or else to the process with the least load, as long as no member gets more than its share.
-A standby task goes to a member that had it as active or standby, or else to the process with the
-least load that does not have the task. If there are too few processes, fewer standby tasks are
-assigned than wanted. This file knows neither groups nor the log.
+standby. Both get it only if they have less than their share of the tasks. Otherwise it goes to the
+process with the least load. A standby task goes to a member that had it as active or standby and
+has less than its share, or else to the process with the least load that does not have the task. If
+there are too few processes, fewer standby tasks are assigned than wanted. This file knows neither
+groups nor the log.
 
 Invariants: Every task is active exactly once. No process has a task twice. The result does not
 depend on the order of the arguments. Among equally loaded members, the choice differs from Kafka's
@@ -95,9 +96,10 @@ class _Process:
 
 
 class _Share:
-    """The largest number of tasks that a member may have now.
+    """The largest number of tasks that a member may have now (``most``).
 
-    This is the number of remaining tasks divided by the number of members that may have more.
+    This is the number of remaining tasks divided by the number of members that may have more,
+    rounded up.
     """
 
     def __init__(self, task_count: int, member_count: int) -> None:
@@ -118,7 +120,7 @@ class _Share:
 
 
 class _Division:
-    """An assignment in progress."""
+    """A computation of targets in progress, with the tasks that each member has got so far."""
 
     def __init__(
         self,
@@ -183,7 +185,7 @@ class _Division:
     # Standby tasks
 
     def assign_standby(self, tasks: list[TaskId], standby_count: int) -> None:
-        """Assign every task to ``standby_count`` more members, if there are enough processes.
+        """Assign every task as standby to ``standby_count`` members, if there are enough processes.
 
         Each of these members is on a process that does not have the task.
         """

@@ -96,7 +96,7 @@ def configured(topology: Topology, partition_count: PartitionCount) -> Configure
     """Return the configuration of a valid topology for the topics that exist.
 
     Raises:
-        KafkaError: STREAMS_INVALID_TOPOLOGY, the topology cannot run with any topics.
+        KafkaError: STREAMS_INVALID_TOPOLOGY, the topology cannot run, whatever topics exist.
     """
     try:
         _validate_sources(topology, partition_count)
@@ -149,10 +149,10 @@ class _Counts:
         return self.decided.get(name) if count is None else count
 
     def known(self, name: str) -> int:
-        """Return the partition count of a topic. The count must be known.
+        """Return the partition count of a topic.
 
         Raises:
-            KafkaError: STREAMS_INVALID_TOPOLOGY.
+            KafkaError: STREAMS_INVALID_TOPOLOGY, the count is not known.
         """
         count = self.of(name)
         if count is None:
@@ -197,8 +197,9 @@ def _repartition_counts(topology: Topology, counts: _Counts) -> dict[str, int]:
     """Return the partition counts of repartition topics, either fixed or derived from upstream.
 
     Kafka passes over the subtopologies repeatedly. A subtopology gives its sinks the count of its
-    largest input in the first pass in which one of its inputs is known. Here a pass visits only
-    subtopologies with a newly known input, so the cost of a long chain grows only with its length.
+    largest input in the first pass in which the count of one input is known. Here, the passes after
+    the first one visit only subtopologies with an input whose count has just become known.
+    Therefore the cost of a long chain grows only with its length.
     """
     in_order = _in_order(topology)
     found = {
@@ -263,7 +264,7 @@ def _copartitioned_counts(
     """Return the partition counts of the repartition topics among co-partitioned ``names``.
 
     All get the common count of the other topics among ``names``. Without other topics they get the
-    common count of all ``fixed`` topics, and without those the largest count.
+    common count of all ``fixed`` topics, and without those the largest of their own counts.
 
     Raises:
         KafkaError: STREAMS_INVALID_TOPOLOGY, a topic has no count.
@@ -336,10 +337,11 @@ def _missing_topics(
     subtopologies: Mapping[str, ConfiguredSubtopology],
     partition_count: PartitionCount,
 ) -> tuple[InternalTopic, ...]:
-    """Return the internal topics that do not exist. Existing ones must have the derived count.
+    """Return the internal topics that do not exist.
 
     Raises:
-        _UnsolvedError: INCORRECTLY_PARTITIONED_TOPICS.
+        _UnsolvedError: INCORRECTLY_PARTITIONED_TOPICS, an existing topic has another count than
+            the derived one.
     """
     internal = {
         topic.name: topic

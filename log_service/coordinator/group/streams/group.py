@@ -3,8 +3,9 @@
 Only ``replay`` changes a group. All other methods only read. This file does not know requests,
 timers or the log. ``StreamsHeartbeats`` decides on changes.
 
-Invariant: ``_active`` and ``_copies`` count the members of each process that run a task or have yet
-to revoke it.
+Invariant: For each task and process, ``_active`` counts the members that hold the task as active,
+and ``_copies`` those that hold it as standby or warmup. A member holds a task until it has revoked
+the task.
 """
 
 from collections import Counter
@@ -59,7 +60,7 @@ class StreamsGroup:
         self.target_epoch = TargetEpoch(epoch=FIRST_EPOCH)
         self.topology: Topology | None = None
         self.required_topics: frozenset[str] = frozenset()
-        """The topics that the group requires."""
+        """The topics that must exist before tasks can be assigned."""
         self.readers: Mapping[str, str] = {}
         """The subtopology that reads a topic, by the topic's name."""
         self.members: dict[str, StreamsMember] = {}
@@ -146,7 +147,7 @@ class StreamsGroup:
     # Views of the stored state
 
     def holders_for(self, process_id: str) -> Holders:
-        """Return the predicates with which a member of one process is reconciled."""
+        """Return predicates that tell whether a task is held in one process or active in any."""
         return Holders(
             is_active_anywhere=self._is_active_anywhere,
             is_held_here=partial(self._is_held_by, process_id),

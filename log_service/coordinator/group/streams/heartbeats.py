@@ -12,8 +12,9 @@ The steps of one heartbeat:
 A problem that prevents tasks from being assigned is a status in the response. Groups change only
 when their records are replayed. This file holds the state that is not in the log: sessions, the
 groups that wait or must check their topics, configured topologies, the member that requested a
-shutdown, and the endpoint epoch. It does not know how records are stored. It creates no topics, and
-its reply names the missing ones instead.
+shutdown, and the endpoint epoch. This epoch increases when a member with an endpoint joins or gets
+other tasks. This file does not know how records are stored. It creates no topics, and its reply
+names the missing ones instead.
 
 Source: KIP-1071 as of Kafka 4.3, with KIP-1101 (hashes of topics).
 """
@@ -119,7 +120,7 @@ class StreamsHeartbeatReply(NamedTuple):
 
 @dataclass(slots=True)
 class _Soft:
-    """The state of one group that is not in the log."""
+    """The part of a group's state that is not in the log."""
 
     topology: Topology | None = None
     configured: ConfiguredTopology | None = None
@@ -213,7 +214,7 @@ class StreamsHeartbeats:
         )
 
     def _soft_of(self, group: StreamsGroup, decision: GroupDecision) -> _Soft:
-        """Return the state of a group that is not in the log.
+        """Return the part of a group's state that is not in the log. Create it if it is missing.
 
         If the decision is refused, its changes to this state are reverted.
         """
@@ -297,7 +298,10 @@ class StreamsHeartbeats:
     def settled_epoch(
         self, beat: _Beat, topology: Topology, decision: GroupDecision
     ) -> tuple[ConfiguredTopology, int]:
-        """Return the configured topology and the group's epoch. A change begins a new epoch.
+        """Return the configured topology and the group's epoch.
+
+        A new epoch begins if the member's metadata, the topics or the wanted number of standby
+        tasks have changed, or if the topology has become ready or is no longer ready.
 
         Raises:
             KafkaError: INVALID_REQUEST, the member runs tasks that are not in the topology.
@@ -354,7 +358,9 @@ class StreamsHeartbeats:
     ) -> TaskTarget:
         """Return the epoch and the target of the member.
 
-        Targets of an older epoch are computed again, but not within the assignment interval.
+        If the targets are of an older epoch and the assignment interval since their computation is
+        over, all targets are computed again first. While a new group waits for more members, the
+        target is empty.
         """
         group, soft, last = beat.group, beat.soft, beat.group.target_epoch
         group_id, member_id = group.group_id, beat.updated.member_id
@@ -592,9 +598,9 @@ class StreamsHeartbeats:
         return soft.configured if soft is not None and soft.topology is group.topology else None
 
     def on_image(self, delta: MetadataDelta, groups: Iterable[StreamsGroup]) -> None:
-        """Mark groups whose topics or racks have changed.
+        """Mark groups whose required topics have changed, or all groups if a broker has changed.
 
-        Their next heartbeat checks their topics.
+        The next heartbeat to a marked group checks its topics.
         """
         deleted = {topic.name for topic in delta.deleted_topics.values()}
         touched = deleted | {changed.topic.name for changed in delta.changed_topics.values()}

@@ -1,4 +1,4 @@
-"""Views of streams groups (KIP-1071): descriptions, and validation of offset commits and fetches.
+"""Describe streams groups (KIP-1071), and validate commits and fetches of their offsets.
 
 These are pure functions of a group's state.
 """
@@ -192,7 +192,8 @@ def validate_streams_commit(
 ) -> ErrorCode:
     """Return NONE if a commit is valid, else its error.
 
-    A commit of an older epoch is valid if the member has run all its tasks since then (KIP-1251).
+    A commit of an older epoch is valid if the member has run the tasks of all committed partitions
+    since that epoch (KIP-1251).
     """
     epoch = request.generation_id_or_member_epoch
     if epoch < 0 and not group.members:

@@ -191,7 +191,7 @@ def validate_tasks(owned: Tasks | None, subtopologies: Mapping[str, ConfiguredSu
 
 
 def set_assignment(current: TaskAssignment, response: StreamsGroupHeartbeatResponse) -> None:
-    """Set a member's tasks in a response, without tasks that the member has yet to revoke."""
+    """Write a member's tasks to a response, without tasks that the member has yet to revoke."""
     response.active_tasks = _response_task_ids(without_epochs(current.assigned.active))
     response.standby_tasks = _response_task_ids(current.assigned.standby)
     response.warmup_tasks = _response_task_ids(current.assigned.warmup)

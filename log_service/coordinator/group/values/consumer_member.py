@@ -20,7 +20,7 @@ class MemberState(IntEnum):
     UNREVOKED_PARTITIONS = 1
     """The member must revoke partitions before it may enter the next epoch."""
     UNRELEASED_PARTITIONS = 2
-    """The member is in the epoch, and waits for partitions that other members still hold."""
+    """The member is in its target's epoch, and waits for partitions that others still hold."""
     UNKNOWN = 127
     """A state that a newer version of the software wrote."""
 

@@ -17,8 +17,9 @@ JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
 class GroupEpoch:
     """The group epoch and the hash of the topics that the group reads.
 
-    The epoch increases when members or subscriptions change. In a share group, it also increases
-    when states of partitions are initialized.
+    The epoch increases when members, subscriptions or the subscribed topics change. In a share
+    group, it also increases when partitions become assignable because their share states are
+    initialized.
     """
 
     epoch: int

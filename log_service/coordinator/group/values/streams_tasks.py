@@ -65,7 +65,7 @@ class TaskState(IntEnum):
     UNREVOKED_TASKS = 2
     """The member must revoke tasks before it may enter the next epoch."""
     UNRELEASED_TASKS = 3
-    """The member is in the epoch, and waits for tasks that other processes still hold."""
+    """The member is in its target's epoch, and waits for tasks that are still held elsewhere."""
     UNKNOWN = 127
     """A state that a newer version of the software wrote."""
 

@@ -74,7 +74,7 @@ class Subtopology:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """A topology in one of its epochs.
+    """The subtopologies of an application, with the topology epoch that the application sent.
 
     Subtopologies keep the order in which the member sent them.
     """
