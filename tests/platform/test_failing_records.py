@@ -3,11 +3,15 @@
 It becomes a dead letter, and the way back is that of every other.
 """
 
+import logging
+import queue
 from dataclasses import replace
+from logging.handlers import QueueHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as sql
 
 from orchestration.calls.fix_trial import rejected_again
@@ -15,6 +19,7 @@ from orchestration.dead_letters.fixes import Fix, Fixes
 from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake
 from orchestration.quality import quarantine
+from orchestration.transforms.batch.batch import QUERY_LOGGERS
 from orchestration.transforms.errors import TransformError
 from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.to_database.replay import DatabaseReplayer
@@ -96,6 +101,26 @@ def test_records_that_throw_become_dead_letters_and_the_others_rows(
     assert result.batch is not None
     assert result.batch.filtered == 0
     assert result.next_offsets == {0: 10, 1: 11}
+
+
+def test_a_search_for_failing_records_fills_no_log(
+    log: MemoryLog, lake_root: Path, spark: Any
+) -> None:
+    """PySpark logs each failed query with all its tracebacks."""
+    logged: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
+    listener = QueueHandler(logged)
+    loggers = [PySparkLogger.getLogger(name) for name in QUERY_LOGGERS]
+    for one in loggers:
+        one.addHandler(listener)
+    try:
+        table = orders_table(function=by_cast, rules=(), unique_by=(), max_failed=2)
+        run_topic_table(table, run_context(log, lake_root, spark))
+    finally:
+        for one in loggers:
+            one.removeHandler(listener)
+    assert len(letters_of(lake_root)) == 3
+    assert logged.qsize() <= 2, "only the batch's own failure and its cause"
+    assert not any(one.disabled for one in loggers)
 
 
 def test_without_max_failed_a_run_names_topic_partition_and_offset(

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, types
 from pyspark.sql import functions as sql
 from pyspark.sql.connect.dataframe import DataFrame as ConnectDataFrame
@@ -62,6 +63,8 @@ from orchestration.values.strict_json import NULL_VALUE
 UNIQUENESS_RULE = "unique_by"
 UNREADABLE_RULE = "unreadable"
 MAX_EXPLAINED = 10_000
+QUERY_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""PySpark's loggers of failed queries."""
 
 Flags = npt.NDArray[np.bool_]
 Batch = Intake | RecordBatchFrame
@@ -393,7 +396,25 @@ def _computed(  # noqa: PLR0917 - of one caller
             is_declared=is_declared,
             forgiven=forgiven,
         )
-        return found.run(error)
+        with unlogged_failures():
+            return found.run(error)
+
+
+@contextmanager
+def unlogged_failures() -> Iterator[None]:
+    """Keep PySpark from logging the failures that a search for records expects.
+
+    Each would be a JSON line with all its tracebacks, which takes 0.1 s.
+    """
+    loggers = [PySparkLogger.getLogger(name) for name in QUERY_LOGGERS]
+    before = [one.disabled for one in loggers]
+    for one in loggers:
+        one.disabled = True
+    try:
+        yield
+    finally:
+        for one, was_disabled in zip(loggers, before, strict=True):
+            one.disabled = was_disabled
 
 
 def chosen_places(ranges: Sequence[OffsetRange], without: Places) -> Any:
