@@ -1,9 +1,9 @@
 """The channel from a broker to the active controller, in this process or on another node.
 
 This file decides only where a request goes. It goes to the controller in this process while this
-controller is active, otherwise over the network to the leader of the quorum. The channel looks for
-the leader again if the leader cannot be reached or returns NOT_CONTROLLER, or if another node leads
-before the response has arrived. It does so until the request's timeout. The messages are the same
+controller is active, otherwise over the network to the leader of the quorum. Until the request's
+timeout, the channel looks for the leader again if the leader cannot be reached or returns
+NOT_CONTROLLER, or if another node leads before the response has arrived. The messages are the same
 in both cases, but in process they are not encoded. A client's request goes to another node in an
 envelope, with the client's principal (KIP-590).
 
@@ -113,9 +113,9 @@ class ControllerChannel(Protocol):
 class NodeToControllerChannel:
     """The ``ControllerChannel`` of a node.
 
-    Requests go to ``local`` while this controller is active. Otherwise they go to the node that
-    ``find`` returns, through the connections of ``pool()``. The pool is created on first use. A
-    quorum of one has no other node to ask, and does not import the modules for requests to it.
+    Requests go to ``local``, this node's controller, while it is active. Otherwise they go to the
+    node that ``find`` returns, through the connections of ``pool()``. The pool is created on first
+    use. A quorum of one has no other node to ask, and does not import the modules for that.
     """
 
     local: ControllerDriver
@@ -197,7 +197,7 @@ class NodeToControllerChannel:
     async def _ask_elsewhere(
         self, request: Message, response_type: type[R], timeout_ms: int, caller: Caller | None
     ) -> R:
-        """Send the request to the current leader of the quorum, and wait while this node leads.
+        """Send the request to the quorum's current leader. Give up if that node stops leading.
 
         Raises:
             KafkaError: NOT_CONTROLLER, no leader is known or reachable. NETWORK_EXCEPTION, the
@@ -292,7 +292,7 @@ async def forward_request(
 
 
 def is_for_another(response: Message) -> bool:
-    """Whether a response says that another node is the active controller."""
+    """Whether an error in a response means that another node is the active controller."""
     is_led_elsewhere = response.SCHEMA.key in ASKED_OF_THE_LEADER and _holds(
         response, ErrorCode.NOT_LEADER_OR_FOLLOWER
     )

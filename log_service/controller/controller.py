@@ -88,7 +88,7 @@ class SessionTimer:
 class Stall:
     """A stall of the controller: a session timer fired ``late_ms`` too late.
 
-    No session ends for ``grace_ms``.
+    From then on, no session ends for ``grace_ms``.
     """
 
     late_ms: int
@@ -96,7 +96,7 @@ class Stall:
 
 
 class ElectionTimer(Enum):
-    """The timers of elections that the controller holds by itself."""
+    """The timers of the elections that the controller holds without a request."""
 
     PREFERRED = auto()
     UNCLEAN = auto()
@@ -175,8 +175,9 @@ class Controller:
     def activate(self, bootstrap: Sequence[MetadataRecord], decision: MetadataDecision) -> None:
         """Begin to act as the active controller.
 
-        An empty log gets its first records. Brokers that count as alive get one session timeout to
-        send a heartbeat.
+        An empty log gets its first records. A metadata transaction that the previous controller
+        left open is aborted. Brokers that count as alive get one session timeout to send a
+        heartbeat.
 
         Raises:
             StorageError: the cluster has feature levels that this version does not support.
@@ -354,8 +355,9 @@ class Controller:
     def _refuses_others(self, node_id: NodeId, now_ms: int) -> bool:
         """Whether another process with this broker id counts as a duplicate of a live broker.
 
-        This node's own broker does not count if this controller has not had a heartbeat from it.
-        Its directories are locked by this process, so the metadata shows the previous process.
+        This node's own broker counts only once it has sent this controller a heartbeat. Before
+        that, the metadata shows its previous process, which has ended because this process holds
+        the locks of its directories.
         """
         broker = self.image.cluster.brokers.get(node_id)
         if broker is None or not self._sessions.is_live(node_id, broker.epoch, now_ms):
@@ -412,7 +414,7 @@ class Controller:
         return not is_here and not self._sessions.is_live(broker.node_id, broker.epoch, now_ms)
 
     def suspect(self, node_id: NodeId, epoch: BrokerEpoch, decision: MetadataDecision) -> None:
-        """Mark a broker as only presumed alive.
+        """Mark a broker as only presumed alive, so that it is not elected.
 
         Its connection has ended, and its addresses refuse new connections.
         """

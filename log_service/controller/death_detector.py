@@ -1,10 +1,10 @@
-"""Detects dead brokers at once: watches heartbeat connections, and probes brokers that lost theirs.
+"""Detects dead brokers before their sessions end, by their heartbeat connections and by probes.
 
-This file decides nothing. ``death_watch`` decides when to probe and when to fence. This file sends
-the probes, and runs a task for each suspected broker. A probe connects to the registered addresses
-of the broker one after the other, until one does not refuse. There it sends ApiVersions in
-plaintext, or begins a handshake if the broker uses TLS. It finishes neither handshake nor login,
-because any byte that comes back is a response.
+``death_watch`` decides when to probe a broker and when to fence it. This file sends the probes, and
+runs a task for each suspected broker. A probe connects to the registered addresses of the broker
+one after the other, until one does not refuse. There it sends ApiVersions in plaintext, or begins a
+handshake if the broker uses TLS. It finishes neither handshake nor login, because any byte that
+comes back is a response.
 
 Invariants: suspicions of an earlier controller epoch are dropped with that epoch. A probe takes a
 bounded time.

@@ -8,8 +8,8 @@ a remote broker would exchange, but in process they are not encoded.
 
 Invariants:
 
-- If the controller cannot begin, this node gives up leading the quorum. A quorum of one ends with
-  the error.
+- If the controller cannot begin, this node resigns as the leader of the quorum. In a quorum of one,
+  the node ends with the error.
 - A caller gets the response only once the decision is committed.
 - When the disk fails, the raft driver raises in the node's nursery, and every caller here is
   cancelled with the node.
@@ -186,7 +186,7 @@ class ControllerDriver:
     # Dead brokers
 
     def watch_brokers_in(self, nursery: trio.Nursery) -> None:
-        """Detect dead brokers at once from now on. The tasks for this run in ``nursery``."""
+        """Detect dead brokers before their sessions end, from now on, by tasks in ``nursery``."""
         self._nursery = nursery
         self._watch_brokers()
 
@@ -195,7 +195,7 @@ class ControllerDriver:
     ) -> Callable[[], None] | None:
         """Note that a heartbeat came over a connection.
 
-        Return the function to call when the connection has ended, or None.
+        Return the function to call when the connection has ended. Return None if it is not watched.
         """
         deaths = self._death_detector() if self.is_active else None
         return None if deaths is None else deaths.note_heartbeat(node_id, epoch, connection_id)
@@ -307,8 +307,8 @@ class ControllerDriver:
     ) -> R:
         """Return the response to a request, once all metadata that the decision read is committed.
 
-        The wait ends after the request's ``timeout_ms``, if it has one. Its records then stay
-        appended. A request whose timeout is not above 0 is not decided at all.
+        The wait ends after the request's ``timeout_ms``, if it has one. The records of the decision
+        then stay appended. A request whose timeout is not above 0 is not decided at all.
 
         Raises:
             KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT, or the error that refuses the request as
@@ -431,9 +431,9 @@ class _Outcome:
 
 
 class _MetadataLog:
-    """The controller runtime's view of the metadata log, in one epoch.
+    """The metadata log in one epoch, as the controller's runtime appends to it.
 
-    The quorum itself appends to it, too, when voters change.
+    The quorum itself also appends to the log, when voters change.
     """
 
     def __init__(self, raft: RaftDriver, epoch: LeaderEpoch) -> None:

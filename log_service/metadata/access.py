@@ -14,7 +14,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclEntry:
-    """One ACL: it allows or denies a principal on a host an operation on matching resources."""
+    """One ACL: it allows or denies an operation on matching resources to a principal on a host."""
 
     acl_id: UUID
     resource_type: int

@@ -140,7 +140,7 @@ class MetadataDelta:
         return self._topics.deleted
 
     def replay(self, record: MetadataRecord) -> None:
-        """Apply one record to the delta.
+        """Apply one record to the delta, or hold it until its metadata transaction ends.
 
         Raises:
             MetadataError: the record refers to something unknown, such as a topic, or it begins or
@@ -154,7 +154,7 @@ class MetadataDelta:
     def replay_kraft_version(self, level: int) -> None:
         """Apply the KRaft version, which a control record of the log sets.
 
-        The image has the version among the features, because the response to clients does.
+        The image has the version among the features, where responses to clients show it.
         """
         self.changed_features[KRAFT_VERSION] = level
 

@@ -107,6 +107,7 @@ def bootstrap_records(found: Iterable[MetadataRecord]) -> list[MetadataRecord]:
 
     ``found`` are the bootstrap records of a formatted directory. Unsupported levels of optional
     features are left out, so that they stay at level 0. An unsupported metadata version is refused.
+    If no records are left, the result is ``first_feature_records``.
 
     Raises:
         StorageError: the directory was formatted for another metadata version.

@@ -92,7 +92,7 @@ class BrokerRegistration:
         """Whether the broker can serve a replica in the log directory ``directory_id``.
 
         The result is true for a replica that is not assigned to a directory yet. A broker that has
-        named no directories counts as having all.
+        named no directories counts as having all, except for the reserved id of a lost one.
         """
         if directory_id in self.log_dirs or directory_id in UNPLACED_DIRECTORIES:
             return True

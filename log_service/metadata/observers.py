@@ -1,10 +1,10 @@
-"""Decides which brokers are observers, whose replicas copy everything and are not in sync.
+"""Decides which brokers are observers: their replicas copy everything and are not in sync.
 
 Observers acknowledge nothing and lead nothing. This module decides, from the metadata alone, which
 brokers are observers, and when a partition needs its observers in sync. The controller, which
 accepts in-sync replicas, and the leaders, which propose them, use the same rule. Apache Kafka has
-no observers. The feature ``tidelog.observers`` keeps its nodes out of a cluster that has observers,
-and without it there are none.
+no observers. The feature ``tidelog.observers`` keeps Apache Kafka's nodes out of a cluster that has
+observers. A cluster without the feature has none.
 
 The dynamic configuration ``tidelog.observer=true`` makes a broker an observer. With
 ``tidelog.observer.promotion=under-min-isr`` for all brokers, a partition adds observers that have

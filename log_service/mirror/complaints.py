@@ -2,7 +2,8 @@
 
 A complaint is current until it is withdrawn, or until it was not repeated for ``LASTING_MS``. The
 time is longer for a flow that looks for problems at longer intervals, because each check repeats
-the complaint while the problem persists. A new complaint is logged. The flow does not depend on it.
+the complaint while the problem persists. A new complaint is logged. Complaints do not affect the
+flow.
 """
 
 import logging
@@ -44,7 +45,7 @@ class Complaints:
             logger.warning("%s: over: %s", self._name, text)
 
     def current(self) -> list[str]:
-        """Return the current complaints, the latest first."""
+        """Return the latest ``MAX_SHOWN`` current complaints, the latest first."""
         self._expire(self._now_ms())
         return [f"{self._name}: {text}" for text in [*reversed(self._made_ms)][:MAX_SHOWN]]
 

@@ -164,7 +164,10 @@ def client_settings(cluster: ClusterSettings) -> dict[str, Any]:
 
 
 def admin_of(cluster: ClusterSettings, env: Env, **settings: Any) -> Admin:
-    """Return an admin client of a cluster, for ``async with``. ``settings`` override its own."""
+    """Return an admin client of a cluster. ``settings`` override those of the cluster.
+
+    The caller opens and closes it with ``async with``.
+    """
     return Admin(cluster.bootstrap_servers, env=env, **client_settings(cluster) | settings)
 
 

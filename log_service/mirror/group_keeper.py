@@ -58,7 +58,7 @@ class GroupKeeper:
         """By group: the time when its offsets in the target were read, and these offsets."""
 
     async def run(self) -> None:
-        """Copy the offsets of all groups to the target at intervals, until cancelled."""
+        """Copy the offsets of all selected groups to the target at intervals, until cancelled."""
         while True:
             await trio.sleep(self._flow.sync_groups_s)
             try:
@@ -67,7 +67,7 @@ class GroupKeeper:
                 self._complaints.note(f"the groups cannot be looked at: {error}")
 
     async def carry_over(self) -> None:
-        """Copy the offsets of all groups to the target once.
+        """Copy the offsets of all selected groups to the target once.
 
         Raises:
             KafkaError: the groups cannot be listed.

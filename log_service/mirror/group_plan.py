@@ -32,7 +32,7 @@ WITHOUT_MEMBERS = frozenset({"empty", "dead"})
 def selected_groups(flow: FlowSettings, groups: list[GroupListing]) -> list[str]:
     """Return the ids of the groups whose offsets are copied to the target.
 
-    Only consumer groups are selected, but no share groups or Kafka Streams groups.
+    These are consumer groups, not share groups or Kafka Streams groups, that the flow selects.
     """
     return [
         each.group_id
@@ -48,7 +48,7 @@ def translated_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     progress: Mapping[TopicPartition, Progress],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Translate a group's offsets, by partition of the target.
+    """Return a group's offsets translated to the target, by partition of the target.
 
     Partitions that are not mirrored and offsets that cannot be translated are left out.
     """

@@ -1,8 +1,8 @@
 """Topics that are not mirrored for a while, because the target refuses their records.
 
-Records of several topics share a transaction, and one refused record aborts it. The other topics of
-the flow can continue if its topic is left out. Decides which errors are the fault of one topic, and
-how long the topic is left out. Sends no request.
+Records of several topics share a transaction, and one refused record aborts it. If the topic of
+this record is left out, the other topics of the flow can continue. Decides which errors are the
+fault of one topic, and how long the topic is left out. Sends no request.
 """
 
 from collections.abc import Callable

@@ -36,6 +36,7 @@ class TopicLag:
     ``records_behind`` counts source offsets below the last stable offset that are not mirrored. For
     transactional producers that includes markers. ``seconds_behind`` is the age of the oldest
     record that is not mirrored: 0.0 if there is none, None if no timestamp could be read.
+    ``begun_count`` counts the partitions that have progress.
     ``lost_count`` counts offsets that retention removed before they were mirrored.
     """
 
@@ -50,7 +51,7 @@ class TopicLag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLag:
-    """The lag of one flow, with its topics by name."""
+    """The lag of one flow, topic by topic."""
 
     flow: str
     topics: tuple[TopicLag, ...]
@@ -148,8 +149,8 @@ async def _seconds_behind(
 ) -> float | None:
     """Return the age of the oldest record that is not mirrored yet.
 
-    Only the ``MAX_LOOKED_AT`` partitions with the largest lag are looked at. Return None if no
-    timestamp can be read.
+    Only the ``MAX_LOOKED_AT`` partitions with the largest lag are looked at. Return 0.0 if all
+    records are mirrored, and None if no timestamp can be read.
     """
     waiting = sorted(
         (where for where, count in behind.items() if count),

@@ -27,6 +27,9 @@ async def create_topics(
 ) -> dict[str, TopicId]:
     """Create topics with the configs that the target accepts, and return their ids.
 
+    For each topic that needed a second attempt, ``on_refusal`` is called with its name and a text
+    about the refused configs, which is empty if there are none.
+
     Raises:
         ItemsFailed: some topics could not be created, even without refused configs. Its results
             are the ids of the others.
@@ -68,6 +71,8 @@ async def alter_configs(
     target: Admin, changes: Mapping[str, Configs], on_refusal: OnRefusal
 ) -> None:
     """Change the configs of topics, without the changes that the target refuses.
+
+    ``on_refusal`` is called as by ``create_topics``.
 
     Raises:
         ItemsFailed: the changes of some topics failed for another reason than their configs.

@@ -20,7 +20,10 @@ class Retries:
         self._due_s: dict[str, float] = {}
 
     def settle(self, failed: Collection[str], now_s: float) -> None:
-        """Note the items that failed at ``now_s``. All others succeeded or are no longer wanted."""
+        """Note the items that failed at ``now_s``, and forget all others.
+
+        The others succeeded or are no longer wanted. An item that was not due keeps its pause.
+        """
         for name in self._pauses.keys() - set(failed):
             del self._pauses[name], self._due_s[name]
         for name in failed:

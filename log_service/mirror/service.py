@@ -69,8 +69,8 @@ class MirrorService:
         """Run all flows until cancelled.
 
         Raises:
-            ConfigError: source and target of a flow are the same cluster. With a complaint file,
-                this is a complaint instead.
+            ConfigError: a flow cannot run with its settings, for example because source and target
+                are the same cluster. With a complaint file, this is a complaint instead.
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._report_to_supervisor)

@@ -150,8 +150,9 @@ class MirrorSettings:
         """Return the settings in the text of a properties file. Errors call the file ``name``.
 
         Raises:
-            ConfigError: a cluster or a flow is not declared, a value is invalid for its key, or
-                flows bring a topic back to its own cluster or mix topics of several sources.
+            ConfigError: a cluster is not declared, no flow is enabled, a value is invalid for its
+                key, or flows bring a topic back to its own cluster or mix topics of several
+                sources.
         """
         return _Reading(parse_properties(text), name).settings()
 

@@ -201,9 +201,10 @@ class Transfer:
     # Records
 
     async def step(self) -> int:
-        """Mirror the next records of the source, and return their count.
+        """Mirror the next records of the source, and return how many were read.
 
-        The count is 0 if no records arrive for ``POLL_MS``, or if reading failed.
+        The count includes records that the target refuses. It is 0 if no records arrive for
+        ``POLL_MS``, if reading failed, or if a topic was created anew.
 
         Raises:
             KafkaError: the transaction failed, so its records are not mirrored. The flow has to
@@ -346,7 +347,8 @@ class Transfer:
     async def _leave(self, topics: Collection[str]) -> int:
         """Stop reading topics until ``follow`` names them again, and return 0.
 
-        All other topics are read again from the committed progress.
+        ``doubt`` is called, so that this happens soon. All other topics are read again from the
+        committed progress.
         """
         self._doubt()
         await self._read_again_without(topics)

@@ -1,6 +1,6 @@
-"""The log of metadata and its quorum, as in Apache Kafka (KRaft).
+"""Replicates the log of the cluster's metadata over a quorum, as in Apache Kafka (KRaft).
 
-A quorum of one node is the same code with one voter. The rules, without input or output:
+A quorum of one node runs the same code. The rules do no input or output:
 
 - ``core``: takes one event and returns its effects. ``events``: the events and effects.
 - ``roles``: the roles of a replica and the table of their changes. ``transitions``: changes roles.
@@ -12,7 +12,7 @@ A quorum of one node is the same code with one voter. The rules, without input o
   same messages in Kafka's format.
 - ``replica``, ``connections``: the state that the rules share.
 
-The shell:
+The shell runs the rules over the disk and the network:
 
 - ``driver``: performs effects, appends and syncs in groups. ``metadata_listeners`` hands out
   committed records. ``peer_requests``: the requests that it sends.
@@ -21,7 +21,7 @@ The shell:
 - ``snapshots``: ``<offset>-<epoch>.checkpoint`` files. ``quorum_store``: the file ``quorum-state``.
 - ``transport``: the quorum's requests over ``rpc``. ``describe``: the quorum as its leader sees it.
   ``describe_response``: the same as a response.
-- ``errors``: the error of a node that is not the leader. ``rivals`` and ``twins``: two processes
-  with one node id.
+- ``errors``: the error of a node that is not the leader. ``rivals`` and ``twins``: detect two
+  processes with one node id.
 - ``format``: a node's identity, and fresh directories as in ``kafka-storage format --standalone``.
 """

@@ -1,10 +1,12 @@
 """Convert records of the metadata log to batches and back.
 
 This file decides which version of each record is written (the one of metadata.version 4.3-IV0), and
-which records are returned to a reader of batches. The caller passes in offsets and opens files.
+which records a reader of batches gets: an unknown control record is skipped, and an unknown
+metadata record is an error. The caller passes in offsets and opens files.
 
-Invariants: The records of one decision are one batch, so that an incomplete write never leaves half
-of a decision. A control record holds no metadata, but has an offset.
+Invariants: The caller writes the records of one controller decision as one batch, so that an
+incomplete write never leaves half of a decision. A control record holds no metadata, but takes an
+offset.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

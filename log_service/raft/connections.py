@@ -35,7 +35,7 @@ class Connections:
         return now_ms if connection is None else max(now_ms, connection.busy_until_ms)
 
     def send(self, peer_id: NodeId, now_ms: int) -> int:
-        """Begin a request to a peer that is ready, and return its id."""
+        """Mark a request to a ready peer as in flight, and return the id of the request."""
         self._last_id += 1
         self._busy[peer_id] = _Connection(self._last_id, now_ms + self._request_timeout_ms)
         return self._last_id
@@ -87,7 +87,7 @@ class Connections:
         )
 
     def next_change_ms(self, now_ms: int) -> int | None:
-        """Return when the next peer becomes ready, or None if all peers are ready."""
+        """Return when the next peer that is not ready becomes ready, or None if all are ready."""
         return min(
             (each.busy_until_ms for each in self._busy.values() if each.busy_until_ms > now_ms),
             default=None,

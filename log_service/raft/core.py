@@ -78,7 +78,7 @@ from log_service.raft.voters import ReplicaKey, VoterEndpoint, VoterEntry, Voter
 
 
 class RaftCore:
-    """The state machine of one replica, which performs the rules of the quorum."""
+    """The state machine that applies the quorum's rules to one replica."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class RaftCore:
         """Begin with the state on disk.
 
         ``state`` is None if none was stored. ``draw(n)`` returns a random number from 0 to n - 1.
-        ``endpoints`` are the listeners of this node. Without any, its voter entry is not changed.
+        ``endpoints`` are this node's listeners. Without any, it never updates its voter entry.
         """
         self._stored = state
         self._reported_leader: tuple[NodeId, LeaderEpoch] | None = None

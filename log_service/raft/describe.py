@@ -18,7 +18,8 @@ UNKNOWN_TIME_MS = -1
 class ReplicaDescription:
     """The progress of one replica.
 
-    Times are milliseconds since the Unix epoch, or -1 if there was no such fetch.
+    Times are milliseconds since the Unix epoch. They are -1 for a replica that has never fetched,
+    or has never caught up.
     """
 
     key: ReplicaKey

@@ -10,7 +10,7 @@ next event. The election state is durable before any message that follows from i
 to listeners once, in order, and only when it is committed. A disk error is final: ``run`` raises,
 and the node cancels every caller that waits for an append. A full disk is not final. It only fails
 the append or delays a snapshot. After a restart, uncommitted records may be lost, or another leader
-may commit them. No caller has received either result.
+may commit them. Their callers have received no response.
 """
 
 import logging
@@ -242,7 +242,8 @@ class RaftDriver:
         hands out the rest.
 
         Raises:
-            StorageError: the directory is damaged, its disk failed, or this node alone cannot lead.
+            StorageError: the directory is damaged, its disk failed, or the log has other voters
+                and this node no transport.
         """
         with failing(f"the metadata log in {self.log.path} cannot be used"):
             snapshot, effects = await self._env.files.run_in_pool(self._load)
@@ -306,7 +307,8 @@ class RaftDriver:
     async def hand_over(self, timeout_ms: int) -> None:
         """Resign if this node leads other voters, and wait for another leader.
 
-        The wait takes at most ``timeout_ms``. Call this method while ``run`` is running.
+        From now on, this node begins no election. The wait takes at most ``timeout_ms``, and ends
+        if no majority of voters is running. Call this method while ``run`` is running.
         """
         self._post(ShutdownBegan())
         if self.is_leader and not self.is_only_voter:
@@ -457,7 +459,7 @@ class RaftDriver:
     async def write_snapshot(self, records: Iterable[MetadataRecord]) -> SnapshotId:
         """Write all metadata below the high watermark as a snapshot, and return its id.
 
-        Older records and snapshots are removed.
+        Old snapshots are removed, and the records that the oldest kept snapshot covers.
 
         Raises:
             StorageError: the disk failed.

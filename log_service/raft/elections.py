@@ -42,7 +42,10 @@ from log_service.raft.voters import ReplicaKey, VoterEndpoint
 
 
 def poll_election(replica: Replica, role: Prospective | Candidate) -> None:
-    """Request votes from the undecided voters, until the election is lost or its time is over."""
+    """Request votes from the undecided voters, until the election is lost or its time is over.
+
+    When its time is over, a candidate requests pre-votes again, and a prospective replica gives up.
+    """
     if not replica.is_shutting_down and replica.is_due(role.election_deadline_ms):
         if isinstance(role, Candidate):
             become_prospective(replica)
@@ -69,7 +72,7 @@ def _vote_request(replica: Replica, voter: ReplicaKey, *, is_pre_vote: bool) -> 
 
 
 def _give_up(replica: Replica, role: Prospective) -> None:
-    """Return to the known leader, if any, because the election would not be won."""
+    """Follow the known leader again, or none, because the election would not be won."""
     if role.leader_id != NO_LEADER and role.leader_endpoints:
         become_follower(replica, role.epoch, role.leader_id, role.leader_endpoints)
     else:

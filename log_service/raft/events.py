@@ -68,10 +68,10 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogChanged:
-    """The log was appended to or truncated.
+    """The log was appended to or truncated, or a slice of a snapshot was stored.
 
     ``changes`` are the voter changes in the appended records. ``is_refused`` means that nothing was
-    appended, because the bytes were not valid records.
+    appended, because the bytes do not begin with a whole valid batch that follows the log.
     """
 
     changes: tuple[VoterChange, ...] = ()

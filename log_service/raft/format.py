@@ -86,8 +86,8 @@ async def identify(
     not know their topics.
 
     Raises:
-        StorageError: a directory belongs to another node or cluster, or holds logs without an
-            owner, or a directory that is needed fails.
+        StorageError: a directory belongs to another node or cluster, or holds logs without
+            ``meta.properties``, or a directory that is needed fails.
     """
     files = env.files
     owners = await files.run_in_pool(lambda: _read_owners(files, config))
@@ -150,10 +150,10 @@ def _read_owners(files: Files, config: NodeConfig) -> Mapping[Path, MetaProperti
 
 
 def _check_formatted(owners: Mapping[Path, MetaProperties | None], config: NodeConfig) -> None:
-    """Refuse to format a fresh node automatically if it is one of several nodes.
+    """Refuse to format a fresh node of a larger cluster automatically where that is unsafe.
 
-    It could join the wrong cluster or cause a loss of records. A configured voter that returns with
-    an empty disk could vote twice in one election.
+    A node that knows no cluster id could join the wrong cluster or cause a loss of records. A
+    configured voter that returns with an empty disk could vote twice in one election.
 
     Raises:
         StorageError: the node must be formatted first.
@@ -194,8 +194,8 @@ def format_directories(
     """Format fresh directories, check the others, and return the node's identity. Blocks.
 
     Raises:
-        StorageError: a directory belongs to another node or cluster, holds logs without an owner,
-            or cannot be used; or the metadata log is missing.
+        StorageError: a directory belongs to another node or cluster, holds logs without
+            ``meta.properties``, or cannot be used; or the metadata log is missing.
     """
     directories = dict.fromkeys((*log_dirs, metadata_log_dir))
     found = {directory: _read_owner(files, directory) for directory in directories}
@@ -251,16 +251,18 @@ def format_directories(
 
 
 def is_formatted(files: Files, directory: Path) -> bool:
-    """Return whether a directory names the node that it belongs to.
+    """Return whether a directory has ``meta.properties``, which names its node.
 
     Raises:
-        StorageError: the file cannot be read.
+        StorageError: ``meta.properties`` cannot be read.
     """
     return _read_owner(files, directory) is not None
 
 
 def read_bootstrap_records(files: Files, metadata_log_dir: Path) -> tuple[MetadataRecord, ...]:
-    """Return the first records of an empty metadata log, or none if the directory has none.
+    """Return the records of ``bootstrap.checkpoint``, with which an empty metadata log begins.
+
+    There are none if the directory has no such file.
 
     Raises:
         StorageError: the file is damaged, or cannot be read.

@@ -151,7 +151,7 @@ class Leader:
     # Replicas
 
     def set_voters(self, voters: VoterSet) -> None:
-        """Use these voters from now on. A replica keeps its progress as a voter or an observer."""
+        """Use these voters from now on. A replica that joins or leaves them keeps its progress."""
         known = {
             **{progress.key: progress for progress in self._voters.values()},
             **self._observers,
@@ -222,7 +222,7 @@ class Leader:
         return self.advance_high_watermark()
 
     def is_caught_up(self, key: ReplicaKey, now_ms: int) -> bool:
-        """Whether an observer has caught up once and has fetched within the hour.
+        """Whether an observer has ever caught up, and has fetched within the last hour.
 
         Such an observer may become a voter.
         """
@@ -289,7 +289,7 @@ class Leader:
     # Check-quorum
 
     def note_contact(self, key: ReplicaKey, now_ms: int) -> None:
-        """Count a voter that has fetched. When a majority has fetched, the check starts again.
+        """Count a voter that has fetched. A majority restarts the time of check-quorum.
 
         The leader counts itself if it is a voter. Another replica with a voter's node id does not
         count, but is remembered for ``twins_of``.

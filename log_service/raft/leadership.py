@@ -47,7 +47,10 @@ from log_service.raft.voters import ReplicaKey, VoterSet
 
 
 def poll_leader(replica: Replica, leader: Leader) -> None:
-    """Resign if that is due, end fetches that have waited long enough, and notify silent voters."""
+    """Resign if that is due, end waits that take too long, and notify silent voters.
+
+    The waits are those of parked fetches and of a change of voters.
+    """
     if (
         replica.is_shutting_down
         or leader.is_resign_due
@@ -132,7 +135,10 @@ def check_leader(replica: Replica, epoch: LeaderEpoch) -> ErrorCode:
 
 
 def handle_fetch(replica: Replica, reply_to: Hashable, request: FetchRequest) -> None:
-    """Respond at once, or park the fetch until there is a result."""
+    """Respond at once, or park the fetch until there is a result.
+
+    A valid fetch first counts for the high watermark and for check-quorum.
+    """
     error = (
         check_leader(replica, request.epoch)
         if _is_fetch_valid(request)
@@ -177,7 +183,7 @@ def handle_fetch(replica: Replica, reply_to: Hashable, request: FetchRequest) ->
 def _note_twins(replica: Replica, leader: Leader, node_id: NodeId) -> Twins | None:
     """Report two processes that fetch with the id of one voter, and return them, or None.
 
-    Both have fetched within the time in which a voter must fetch.
+    Both have fetched within ``fetch_timeout_ms``.
     """
     twins = leader.twins_of(node_id, replica.now_ms - replica.config.fetch_timeout_ms)
     if twins is not None:
@@ -246,7 +252,7 @@ def _unpark(replica: Replica, leader: Leader, is_over: Callable[[ParkedFetch], b
 
 
 def handle_fetch_snapshot(replica: Replica, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-    """Return a slice of a snapshot. A voter that fetches a snapshot counts as following."""
+    """Return a slice of a snapshot. A voter that fetches one counts for check-quorum."""
     error = check_leader(replica, request.epoch)
     leader = replica.role
     if error is not ErrorCode.NONE or not isinstance(leader, Leader):
@@ -296,7 +302,11 @@ def note_synced(replica: Replica, leader: Leader) -> None:
 
 
 def announce_commit(replica: Replica, leader: Leader) -> None:
-    """Report a higher high watermark, and end a change of voters that is now committed."""
+    """Report a higher high watermark, and end a change of voters that is now committed.
+
+    Respond to the parked fetches, too. A leader that is no longer a voter resigns once the voters
+    are committed.
+    """
     replica.advance_high_watermark(leader.high_watermark)
     pending = leader.pending
     if (
@@ -314,9 +324,9 @@ def announce_commit(replica: Replica, leader: Leader) -> None:
 
 
 def handle_add_voter(replica: Replica, reply_to: Hashable, request: AddVoterRequest) -> None:
-    """Request the new voter's supported versions.
+    """Refuse the change at once, or ask the new voter for its supported versions.
 
-    ``take_versions`` continues after its response.
+    ``take_versions`` continues after the new voter's response.
     """
     error = check_leader(replica, replica.epoch)
     leader = replica.role
@@ -351,8 +361,8 @@ def handle_add_voter(replica: Replica, reply_to: Hashable, request: AddVoterRequ
 def take_versions(replica: Replica, node_id: NodeId, response: KRaftVersionResponse | None) -> bool:
     """Append the new voter's record if it supports kraft.version and has caught up.
 
-    ``response`` is None if there was none. Return whether the voter may be sent another request at
-    once.
+    Otherwise the change ends with an error. ``response`` is None if there was none. Return whether
+    the voter may be sent another request at once.
     """
     leader = replica.role
     pending = leader.pending if isinstance(leader, Leader) else None
@@ -396,9 +406,9 @@ def take_versions(replica: Replica, node_id: NodeId, response: KRaftVersionRespo
 
 
 def handle_remove_voter(replica: Replica, reply_to: Hashable, request: RemoveVoterRequest) -> None:
-    """Append the voter set without the removed voter.
+    """Refuse the change at once, or append the voter set without the removed voter.
 
-    A leader that removes itself resigns after the commit.
+    The response follows after the commit. A leader that removes itself then resigns.
     """
     error = check_leader(replica, replica.epoch)
     leader = replica.role
@@ -450,7 +460,10 @@ def handle_update_voter(replica: Replica, request: UpdateVoterRequest) -> Update
 
 
 def handle_upgrade(replica: Replica, reply_to: Hashable, request: UpgradeRequest) -> None:
-    """Append the next kraft.version together with the voters, and respond after the commit."""
+    """Append the next kraft.version together with the voters, and respond after the commit.
+
+    Respond at once if the change is refused, only checked, or not needed.
+    """
     error = check_leader(replica, replica.epoch)
     leader = replica.role
     if error is not ErrorCode.NONE or not isinstance(leader, Leader):

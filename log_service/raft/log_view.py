@@ -64,7 +64,8 @@ class LogView(Protocol):
     def end_of_epoch(self, epoch: int) -> EpochEnd | None:
         """Return the largest epoch at or below ``epoch`` and its end.
 
-        Return None if ``epoch`` is above all epochs or unknown.
+        If all epochs are larger, return ``epoch`` with the start of the first one. Return None if
+        ``epoch`` is above all epochs, or if the log has none.
         """
 
     def snapshot_size_bytes(self, snapshot_id: SnapshotId) -> int | None:

@@ -181,7 +181,7 @@ class EndQuorumEpochResponse(Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResponse(Response):
-    """Records, or the information that a replica needs to return to the leader's log first.
+    """Records, or where the replica's log diverges, or the snapshot to fetch instead.
 
     On the leader, the rules set ``records_from``, and the log's owner reads at most ``max_bytes``
     from there. On the follower, the rules get ``records``. ``high_watermark`` is -1 while the

@@ -1,4 +1,4 @@
-"""The readers of the metadata log of this node, and the batches that are not committed yet.
+"""Holds this node's appended metadata batches until commit, then passes them to listeners.
 
 Invariant: a batch is handed to listeners once, in order, and only when it is committed.
 """
@@ -59,7 +59,7 @@ class MetadataListeners:
             listener.on_snapshot(snapshot)
 
     def hand_out(self, high_watermark: int) -> int:
-        """Pass the committed batches to the listeners. Return the size of the batches in bytes."""
+        """Pass the batches below ``high_watermark`` to the listeners. Return their total bytes."""
         committed: list[MetadataBatch] = []
         while self._uncommitted and self._uncommitted[0].last_offset < high_watermark:
             committed.append(self._uncommitted.popleft())

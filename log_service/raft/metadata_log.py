@@ -145,7 +145,7 @@ class MetadataLog:
         )
 
     def _restart_at(self, snapshot_id: SnapshotId) -> None:
-        """Empty the log, and begin it again at the end of a snapshot.
+        """Empty the log, and begin it again at the end of a snapshot. Remove all other snapshots.
 
         Recovery point 0 is written first, because nothing in the log counts as durable any more.
         """
@@ -223,7 +223,8 @@ class MetadataLog:
     def end_of_epoch(self, epoch: int) -> EpochEnd | None:
         """Return the largest epoch at or below ``epoch`` and its end.
 
-        Return None if ``epoch`` is above all epochs or unknown.
+        If all epochs are larger, return ``epoch`` with the start of the first one. Return None if
+        ``epoch`` is above all epochs, or if the log has none.
         """
         found, end_offset = self.log.leader_epochs.end_offset_for(epoch, self.end_offset)
         return EpochEnd(found, end_offset) if found >= 0 else None
@@ -303,8 +304,8 @@ class MetadataLog:
     def append_fetched(self, change: AppendFetched) -> list[MetadataBatch]:
         """Append a leader's bytes and return the appended batches.
 
-        Only whole batches of a known epoch that follow the log are appended. The replica fetches
-        the others again.
+        Only whole batches that follow the log are appended, up to ``max_epoch`` of ``change``. The
+        replica fetches the others again.
 
         Raises:
             StorageError: this version does not know a record.
@@ -369,7 +370,9 @@ class MetadataLog:
     def write_snapshot(
         self, end_offset: int, records: Iterable[MetadataRecord], entry: VoterEntry
     ) -> SnapshotId:
-        """Write everything below ``end_offset`` as a snapshot, with the voters at this offset.
+        """Write everything below ``end_offset`` as a snapshot, and return its id.
+
+        If voters are records, the snapshot has those of ``entry``.
 
         Raises:
             OSError: the disk failed.
@@ -389,7 +392,7 @@ class MetadataLog:
         return snapshot_id
 
     def remove_old_snapshots(self) -> None:
-        """Remove unfinished snapshots, and all but the newest complete ones.
+        """Remove unfinished snapshots. Keep the newest ``KEPT_SNAPSHOT_COUNT`` complete ones.
 
         Raises:
             OSError: the disk failed.
@@ -403,6 +406,8 @@ class MetadataLog:
 
     def trim(self, high_watermark: int) -> None:
         """Remove the records that the oldest snapshot covers.
+
+        No segment with records at or above ``high_watermark`` is deleted.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.

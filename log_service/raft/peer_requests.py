@@ -79,8 +79,8 @@ class PeerRequests:
     def start(self, send: Send, cluster_id: str | None, nursery: trio.Nursery | None) -> None:
         """Send a request in ``nursery``.
 
-        ``nursery`` is None before the replica runs. The request then fails at once, and the rules
-        retry it.
+        Without ``nursery``, before the replica runs, or without a transport, the request fails at
+        once. The rules then retry it.
         """
         if nursery is None or self._transport is None:
             self._fail(send, ErrorCode.NETWORK_EXCEPTION)

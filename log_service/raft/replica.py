@@ -1,8 +1,8 @@
-"""One replica of the metadata log for the quorum's rules: its role, its view of log and voters.
+"""Holds the state of one replica of the metadata log for the quorum's rules.
 
 This file decides nothing. The rules are functions of ``transitions``, ``elections``, ``leadership``
-and ``following``, which read and change a ``Replica``. This file holds the operations that all of
-them use: send, reply, set a deadline, request a change of the log.
+and ``following``, which read and change a ``Replica``. It has the role, the view of the log and the
+voters, and the operations that all rules use: send, reply, set a deadline, change the log.
 """
 
 from collections.abc import Callable, Hashable

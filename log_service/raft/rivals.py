@@ -1,10 +1,10 @@
-"""Warnings about two processes with one node id.
+"""Warns of two processes with one node id.
 
 A voter's response may name this node as the leader of an epoch in which it does not lead. For a
 short time, this may refer to this node's own past: it has returned with an empty disk, and the
 other voters have not noticed yet. If it continues, another process leads with the same id, and this
-process can take no part. This is logged once a minute. The leader also logs once a minute if two
-processes fetch from it with the id of one voter.
+process can take no part in the quorum. This is logged once a minute. The leader also logs once a
+minute if two processes fetch from it with the id of one voter.
 """
 
 import logging
@@ -57,7 +57,7 @@ class RivalWatch:
     ) -> None:
         """Warn that this process has no vote, because the node votes from another directory.
 
-        ``own`` is this process's directory and its id.
+        ``own`` is the path and the id of this process's directory.
         """
         text = (
             "Node %d votes in the metadata quorum from directory %s, and %s is directory %s: this"

@@ -106,7 +106,10 @@ def new_follower(
 
 
 def become_prospective(replica: Replica, voted: ReplicaKey | None = None) -> None:
-    """Request pre-votes. The known leader and vote stay. The only voter becomes leader at once."""
+    """Request pre-votes. The only voter becomes leader at once.
+
+    The known leader stays, and so does the vote unless ``voted`` replaces it.
+    """
     state = remembered(replica.role)
     role = Prospective(
         epoch=replica.epoch,
@@ -144,7 +147,7 @@ def _own_vote(replica: Replica) -> Votes:
 def become_leader(replica: Replica, candidate: Candidate) -> None:
     """Lead the epoch, and append its first records.
 
-    If the log has no voters yet, append them too.
+    The voters are among them if ``_voters_to_write`` returns any.
     """
     leader = Leader(
         epoch=candidate.epoch,
@@ -173,7 +176,8 @@ def become_leader(replica: Replica, candidate: Candidate) -> None:
 def _voters_to_write(replica: Replica) -> VoterSet | None:
     """Return the voters that a new leader writes, or None.
 
-    They are written if the log has none yet, or if the leader's own entry is out of date.
+    They are written if the log has none yet, or if the leader's own entry is out of date. At
+    kraft.version 0 they are never written.
     """
     latest = replica.history.latest
     if latest.kraft_version < DYNAMIC_QUORUM:

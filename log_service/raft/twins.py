@@ -1,11 +1,11 @@
 """Detect two processes with one node id from the directories that each voter fetches from.
 
-Only fetches count. A node whose disk was replaced fetches from one directory and later from
-another, and never again from the first one. If two processes have one id, the leader gets a fetch
-from the first directory again.
+A node whose disk was replaced fetches from one directory and later from another, and never again
+from the first one. If two processes have one id, the leader gets a fetch from the first directory
+again. Requests other than fetches do not count.
 
-Invariant: for each id the newest ``MAX_DIRECTORIES`` are remembered. The owner asks only for ids of
-voters, so there are few.
+Invariant: for each id the newest ``MAX_DIRECTORIES`` are remembered. The leader passes in only ids
+of voters, so there are few.
 """
 
 from typing import NamedTuple

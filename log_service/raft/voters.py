@@ -4,8 +4,8 @@ This file decides membership and majorities, and the result of adding, removing 
 voter (KIP-853). It does not know the log. The caller passes in the offsets at which sets begin.
 
 Invariants: A voter entry without a directory id matches by node id alone, any other entry by both,
-so that a node with a new disk is an observer. The newest set is used, committed or not, and a
-truncation removes it.
+so that a node with a new disk is an observer. The newest set is used, committed or not. If its
+record is truncated, the set before it is used again.
 """
 
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ class Voter:
     def matches(self, key: ReplicaKey) -> bool:
         """Return whether ``key`` is this voter.
 
-        Without a directory id, only the node id is compared.
+        If the voter has no directory id, only the node id is compared.
         """
         return self.node_id == key.node_id and self.directory_id in (key.directory_id, NO_DIRECTORY)
 
@@ -123,7 +123,7 @@ class VoterChange:
 
 
 class VoterHistory:
-    """The voter sets of a log from its newest snapshot on."""
+    """The configured voters, and the voter sets of a log from its newest snapshot on."""
 
     def __init__(self, static_voters: VoterSet | None = None) -> None:
         self._entries = [VoterEntry(STATIC_OFFSET, STATIC_QUORUM, static_voters or VoterSet())]
@@ -139,7 +139,7 @@ class VoterHistory:
 
     @property
     def latest(self) -> VoterEntry:
-        """The newest entry, committed or not. It is the valid one."""
+        """The newest entry, committed or not, which is the valid one."""
         return self._entries[-1]
 
     def note(self, change: VoterChange) -> None:

@@ -1,6 +1,7 @@
 """A state machine's decision: records for its log, replies, timers, announcements, and undo steps.
 
-A machine's methods fill a ``Decision``, and the runtime performs it. Nothing in a decision has
+A machine's methods fill a ``Decision``, and the runtime performs it. Announcements are objects for
+the owner of the machine. Nothing in a decision has
 happened yet, except for changes of soft state. Soft state is in no log, such as the members of a
 group between two generations, and sessions. It changes while the decision is made, and the decision
 remembers the old state. Invariant: after ``take_back`` the soft state is what it was before the
@@ -31,7 +32,7 @@ class ReplayContext(NamedTuple):
 class InTransaction(NamedTuple):
     """The producer's transaction that the records of a decision belong to.
 
-    ``shown`` is the ``Verification`` that the log checks before it appends.
+    ``shown`` is the producer's ``Verification``, which the log checks before it appends.
     """
 
     producer_id: int
@@ -67,7 +68,7 @@ class Decision(Generic[R]):
     """Records, replies, timers and announcements in the order of the decision.
 
     ``now_ms`` is monotonic. ``wall_ms`` is the same moment in ms since the Unix epoch. All records
-    are appended together or not at all.
+    are appended together or not at all, unless the runtime splits them into independent batches.
     """
 
     now_ms: int
@@ -100,7 +101,7 @@ class Decision(Generic[R]):
         self.timers.append(CancelTimer(key))
 
     def announce(self, announcement: object) -> None:
-        """Notify the machine's owner once the high watermark has passed the appended records."""
+        """Pass an object to the machine's owner once the appended records are committed."""
         self.announcements.append(announcement)
 
     # Soft state

@@ -189,7 +189,8 @@ class Runtime(Generic[R]):
     ) -> Hashable:
         """Have the machine decide on one request, and return an id of the request.
 
-        ``on_reply`` is called once, now or later.
+        ``on_reply`` is called once, now or later, unless ``forget`` drops the request. It gets the
+        response, or the result of ``refuse`` for the error.
         """
         token = next(self._tokens)
         self._requests[token] = (on_reply, refuse)
@@ -213,7 +214,7 @@ class Runtime(Generic[R]):
         """Append something other than the machine's records, and reply None once it is committed.
 
         ``append`` returns the log end offset after it, or raises KafkaError. ``replay`` then
-        applies it to the machine.
+        applies it to the machine. ``on_reply`` and ``refuse`` are those of ``ask``.
         """
 
         def decide(decision: Decision[R], token: Hashable) -> None:
@@ -253,7 +254,7 @@ class Runtime(Generic[R]):
             self._end_node(error)
 
     def fire_due(self) -> None:
-        """Fire the timers that are due before the machine gets another request."""
+        """Fire all due timers, so that they take effect before the machine's next request."""
         now_ms = self._clock.monotonic_ms()
         for key, timer in list(self._pending_timers.items()):
             if timer.is_pending and timer.deadline_ms <= now_ms:

@@ -20,7 +20,7 @@ A process with so many is overloaded.
 
 
 class Stalls:
-    """The stalls of one process, as late timers show them.
+    """Finds the stalls of one process by its late timers.
 
     ``on_stall`` is called once for each stall, with the delay of the timer in milliseconds.
     """

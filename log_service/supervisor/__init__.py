@@ -1,6 +1,6 @@
 """Starts, watches, restarts and stops the processes of one tidelog installation.
 
-- ``spec``: a component, and the values that all components receive (values only).
+- ``spec``: a component, and the settings that all components receive, as plain values.
 - ``guard``: a small process around each component. The component ends with the supervisor, however
   the supervisor ends.
 - ``readiness``: decides when a component counts as ready. ``grpc_call``: the bytes of the gRPC call

@@ -35,7 +35,8 @@ class LocalAuthority:
     """The authority in a directory. A missing authority is created there.
 
     Raises:
-        StorageError: its files cannot be read or written, or one of the two is missing.
+        StorageError: its files cannot be read or written, or only one of certificate and key
+            exists.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -89,7 +89,7 @@ def broker_component(
 
     The user's own lines come last in the file. Only its owner may read it, because the lines may be
     secret. The timers of retention and compaction are long, because the platform's maintenance
-    assets request passes and show the results. The timers are only the backstop. The broker still
+    assets request both and show the results. The timers are only the backstop. The broker still
     compacts internal topics by itself.
     """
     directory = context.data_directory / BROKER
@@ -137,7 +137,7 @@ def broker_component(
 
 
 def prepared(brokers: Sequence[Component], others: Sequence[Component]) -> list[Component]:
-    """Return the brokers, which first run the ``before_brokers`` commands of the other components.
+    """Return ``brokers``. The essential ones first run the ``before_brokers`` of ``others``.
 
     A failed command does not keep a broker from starting.
     """
@@ -365,6 +365,8 @@ def check_is_address(host: str) -> None:
 def check_port_is_free(host: str, port: int, what: str, option: str) -> None:
     """Refuse an occupied port before anything starts.
 
+    The error names the listener by ``what``, and its command-line option by ``option``.
+
     Raises:
         ConfigError: another process listens there already, or the host is not an address of this
             machine.
@@ -475,7 +477,7 @@ def service_context(
     ``registry_port_of``. ``console_port`` None means no console.
 
     ``bootstrap_servers`` and ``spark_remote`` name a cluster and a Spark Connect server of the
-    user's own. In that case none is started here. Without the platform nothing listens on
+    user's own. The installation then starts none itself. Without the platform nothing listens on
     ``ui_port`` and ``spark_port``.
 
     Raises:

@@ -52,7 +52,7 @@ async def ask(data_directory: Path, request: ControlRequest, *, timeout_s: float
 
     Raises:
         StorageError: no supervisor runs on the directory.
-        ControlRefused: the supervisor refused, or did not respond in time.
+        ControlRefused: the supervisor refused, ended, or did not respond in time.
     """
     if not is_locked(data_directory):
         raise StorageError(

@@ -40,6 +40,9 @@ class Fleet:
     async def handle(self, request: ControlRequest) -> Mapping[str, Any]:
         """Carry out a request, and return the id and the name of its node.
 
+        For a new node, also return its address. A node that is started or restarted first gets a
+        new properties file.
+
         Raises:
             ConfigError: the node does not exist, cannot be removed, or is stopped or running
                 already.

@@ -2,11 +2,11 @@
 
 ``python -m log_service.supervisor.guard DEADLINE_S -- ARGV...`` starts the component in a session
 of its own, so that a Ctrl-C in the terminal reaches only the supervisor. The guard's standard input
-is a pipe from the supervisor. When the pipe closes, for whatever reason, the component and all its
-descendants in that session are asked to end, and are killed after the deadline. When the component
-ends, its remaining descendants in the session are killed, and the guard ends with its exit code
-(128 + signal if a signal ended it). The guard knows nothing of components. It imports little,
-because each component has a guard.
+is a pipe from the supervisor. When the pipe closes, for whatever reason, the component is asked to
+end by SIGTERM, and is killed after the deadline. When the component ends, its remaining descendants
+in its process group are killed, and the guard ends with its exit code (128 + signal if a signal
+ended it). The guard knows nothing of components. It imports little, because each component has a
+guard.
 """
 
 import contextlib
@@ -53,7 +53,8 @@ def _wake_only(_number: int, _frame: object) -> None:
 def _end_with_parent() -> None:
     """Ask Linux to kill the component if the guard itself is killed.
 
-    Other systems have no such feature.
+    Other systems have no such feature. The component also gets the default handling of SIGINT and
+    SIGHUP, which the guard ignores.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -60,7 +60,7 @@ class Installation:
         await self._ask(REMOVE, node_id)
 
     async def restart(self, node_id: int) -> None:
-        """Let the supervisor stop a node in order and start it again."""
+        """Let the supervisor stop a node gracefully and start it again."""
         await self._ask(RESTART, node_id)
 
     async def hold(self, node_id: int) -> None:

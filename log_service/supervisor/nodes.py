@@ -6,10 +6,11 @@ or more nodes the first three are brokers and controllers, because a quorum of t
 loss of one. With fewer nodes, only node 1 is the controller. Nodes that join later are brokers,
 because the voters are fixed in the files.
 
-Every file is one of Kafka's server properties, so ``tidelog serve`` and Apache Kafka start from it,
-too. Ports follow from the node's id. Node 1 has the broker port that ``tidelog up`` was given, node
-2 the next one. Controllers listen ``CONTROLLER_PORTS`` above. The listeners that check passwords
-(in a secured installation) are ``LOGIN_PORTS`` above.
+The properties files have the keys of Kafka's server.properties, so ``tidelog serve`` and Apache
+Kafka start from them, too. Ports follow from the node's id. Node 1 has the broker port that
+``tidelog up`` was given, node 2 the next one. A controller listens ``CONTROLLER_PORTS`` above its
+broker port. In a secured installation, the listener that checks passwords is ``LOGIN_PORTS`` above
+it.
 """
 
 import json
@@ -145,7 +146,7 @@ def new_cluster(count: int, cluster_id: str, rack: str = "") -> ClusterSpec:
 
 
 def read_cluster(data_directory: Path) -> ClusterSpec | None:
-    """Read the nodes of an installation. Return None if it has a single broker.
+    """Read the nodes of an installation from ``cluster.json``. Return None for a single broker.
 
     Raises:
         StorageError: the file cannot be understood.
@@ -183,7 +184,7 @@ def cluster_of(data_directory: Path, count: int | None, rack: str | None) -> Clu
     Raises:
         ConfigError: the installation already has more nodes, or is a single broker that others
             cannot join.
-        StorageError: its file cannot be understood.
+        StorageError: ``cluster.json`` cannot be understood.
     """
     present = read_cluster(data_directory)
     if present is None:
@@ -208,7 +209,7 @@ def cluster_of(data_directory: Path, count: int | None, rack: str | None) -> Clu
 def _random_id() -> str:
     """Return a cluster id as Kafka writes them.
 
-    It has 22 letters for 16 random bytes, and does not begin with a dash.
+    It has 22 characters for 16 random bytes, and does not begin with a dash.
     """
     while True:
         text = urlsafe_b64encode(os.urandom(16)).decode("ascii").rstrip("=")
@@ -234,10 +235,10 @@ def bootstrap_servers(cluster: ClusterSpec, host: str, first_port: int) -> str:
 def servers_of(data_directory: Path) -> list[str]:
     """Return the addresses of an installation's nodes, as its last start wrote them.
 
-    The list may be empty.
+    Nodes without a usable properties file are left out.
 
     Raises:
-        StorageError: its file cannot be understood.
+        StorageError: ``cluster.json`` cannot be understood.
     """
     cluster = read_cluster(data_directory)
     servers = []
@@ -342,7 +343,7 @@ def properties_of(
 ) -> dict[str, str]:
     """Return a node's server properties.
 
-    Kafka's replication factor of internal topics is 3. Here it is at most the number of brokers.
+    Topics get a replication factor of 3 by default, or the number of brokers if that is lower.
     """
     factor = min(FACTOR, len(cluster.nodes))
     min_isr = str(max(1, factor - 1))

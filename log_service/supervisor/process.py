@@ -135,7 +135,10 @@ async def run_to_end(component: Component, argv: Argv, log_directory: Path) -> i
 
 
 def environment_of(component: Component) -> dict[str, str]:
-    """Return the component's environment: the supervisor's, with the component's own over it."""
+    """Return the supervisor's environment, overridden by the component's own variables.
+
+    Python does not buffer its output, unless the component says otherwise.
+    """
     return {**os.environ, "PYTHONUNBUFFERED": "1", **component.environment}
 
 

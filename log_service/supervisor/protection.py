@@ -236,7 +236,9 @@ def clients(host: str) -> dict[str, Sequence[str]]:
 
 
 def renew(data_directory: Path, host: str, now: datetime) -> list[str]:
-    """Renew the certificates of nodes and clients that expire soon, and return their file names.
+    """Renew the certificates of nodes and clients that expire soon, and return their names.
+
+    A name is that of the file without ``.pem``.
 
     Raises:
         StorageError: a file cannot be read or written.
@@ -299,6 +301,8 @@ class IssuedClient:
 
 def issue_client(data_directory: Path, name: str, out: Path, now: datetime) -> IssuedClient:
     """Write a service's key, certificate and client settings into ``out``, for their owner alone.
+
+    ``security/services`` gets a copy of the certificate, without the key.
 
     Raises:
         StorageError: a file cannot be read or written.

@@ -18,7 +18,7 @@ CODE = "code"
 class HttpReadiness:
     """Ready once a request to the URL gets a response with a status below 400.
 
-    ``authority`` is the certificate of an https URL's authority.
+    ``authority`` is the certificate file of the authority that an https server must have.
     """
 
     url: str

@@ -176,7 +176,7 @@ class Supervisor:
             await ready.wait()
 
     def kill(self) -> None:
-        """Kill all components at once instead of stopping them in order."""
+        """Kill all components at once instead of stopping them gracefully."""
         self._stopping.cancel()
         for running in self._processes.values():
             running.kill()
@@ -213,7 +213,7 @@ class Supervisor:
         state.write(self._spec.context.data_directory, self._states)
 
     async def restart(self, name: str) -> None:
-        """Stop a component in order, start it again, and wait until it is ready.
+        """Stop a component gracefully, start it again, and wait until it is ready.
 
         Raises:
             StartFailed: the component is not ready in time. Its start continues.
@@ -223,7 +223,7 @@ class Supervisor:
         await self._start_again(component)
 
     async def hold(self, name: str) -> None:
-        """Stop a component in order, and leave it down until ``release`` or ``restart``.
+        """Stop a component gracefully, and leave it down until ``release`` or ``restart``.
 
         It stays down for as long as this supervisor runs.
 
@@ -382,7 +382,10 @@ class Supervisor:
         return False
 
     async def _pass_complaints_on(self, component: Component) -> None:
-        """Print each problem of a component once while it lasts, and a line when none is left."""
+        """Print each problem of a component once while it lasts, and a line when none is left.
+
+        The state file gets the problems whenever they change.
+        """
         while True:
             await trio.sleep(COMPLAINT_POLL_S)
             lines, known = complaints_of(component), self._states[component.name]

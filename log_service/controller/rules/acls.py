@@ -5,8 +5,8 @@ form one batch. An ACL that exists, or is repeated in the request, is not an err
 written again. A request that would write more than ``MAX_RECORDS`` is refused as a whole.
 
 Invariants: a written ACL has a known resource type and a name. The only name of the cluster
-resource is Kafka's. A principal is ``Type:name``. As in Apache Kafka, hosts are not checked, nor is
-the operation against the resource type.
+resource is ``kafka-cluster``, as in Apache Kafka. A principal is ``Type:name``. As in Apache Kafka,
+hosts are not checked, nor is the operation against the resource type.
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -152,7 +152,7 @@ def _check_observers(
     partition: PartitionRegistration,
     isr: Sequence[NodeId],
 ) -> None:
-    """Refuse an observer in the in-sync set, unless the partition needs it."""
+    """Refuse an observer that joins the in-sync set, unless the partition needs it."""
     observers = partitions.observers
     joining = [
         node_id for node_id in isr if node_id in observers.node_ids and node_id not in partition.isr

@@ -118,8 +118,8 @@ def _registration(
 ) -> BrokerRegistration:
     """Return the record of a registration.
 
-    ``known`` is an earlier registration of the same process, None for a new process. The record
-    keeps its epoch and state.
+    ``known`` is an earlier registration of the same process, whose epoch and state are kept. It is
+    None for a new process, which gets ``next_epoch`` and is fenced.
     """
     return BrokerRegistration(
         node_id=NodeId(request.broker_id),

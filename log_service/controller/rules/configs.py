@@ -110,7 +110,7 @@ class _Asked:
 
 
 class _Validation(NamedTuple):
-    """The controller's properties file, and whether a broker has already checked the request."""
+    """The values of the controller's properties file, and whether a broker checked the request."""
 
     static_texts: Mapping[str, str]
     is_validated: bool
@@ -180,7 +180,10 @@ def _decide(
     validation: _Validation,
     respond: Callable[..., ResourceResponse],
 ) -> tuple[list[MetadataRecord], list[ResourceResponse]]:
-    """Return the records of the resources that may change, and a response for each resource."""
+    """Return the records of the resources that may change, and a response for each resource.
+
+    If min.insync.replicas changes while the cluster keeps ELR, further records clear these.
+    """
     records: list[MetadataRecord] = []
     responses: list[ResourceResponse] = []
     named_twice = repeated([each.resource for each in asked])

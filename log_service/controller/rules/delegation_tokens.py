@@ -47,8 +47,8 @@ MAX_REMOVED_COUNT: Final = 1_000
 class DelegationTokenRules:
     """The arguments of rules about tokens, besides the metadata.
 
-    They are the node's configuration, the caller, the time, the id of a new token, and tokens by
-    HMAC.
+    They are the node's configuration, the caller, the wall-clock time, the id of a new token, and
+    an index that finds tokens by HMAC.
     """
 
     config: TokenConfig
@@ -147,7 +147,9 @@ def create_token(
 def renew_token(
     image: MetadataImage, request: RenewDelegationTokenRequest, rules: DelegationTokenRules
 ) -> tuple[list[MetadataRecord], RenewDelegationTokenResponse]:
-    """Return the record that lets a token expire later, and the response.
+    """Return the record that renews a token, and the response.
+
+    The token expires after the period in the request, which is at most the configured one.
 
     Raises:
         KafkaError: the request is refused.

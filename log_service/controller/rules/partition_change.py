@@ -140,9 +140,9 @@ def change_of(
 def finished_if_done(target: Target, observers: frozenset[int] = frozenset()) -> Target:
     """End the reassignment of a target if it is complete, else return the same target (KIP-455).
 
-    A reassignment is complete once every added replica and at least one replica that stays are in
-    sync. If the replication factor shrinks, all that stay must be in sync. ``observers`` are never
-    in sync, so they do not count.
+    A reassignment is complete once every added replica is in sync, and at least one replica that is
+    not removed. If the replication factor shrinks, all that are not removed must be in sync.
+    ``observers`` need not be in sync.
     """
     if not (target.adding or target.removing):
         return target
@@ -195,9 +195,10 @@ def elect(
     may_lead: Callable[[NodeId], bool],
     awaited: frozenset[NodeId],
 ) -> _Elected:
-    """Return the leader, which is the present one if it may lead.
+    """Return the present leader if it may lead, else another one.
 
-    Without a broker that may lead, the result has ``NO_LEADER``.
+    A preferred election tries the first replica first. Without a broker that may lead, the result
+    has ``NO_LEADER``.
     """
     electable = placement.isr or eligible
     candidates = (partition.leader, *placement.replicas)

@@ -1,7 +1,8 @@
-"""The partitions as seen by one decision: the brokers that may lead, policies, and changes so far.
+"""Gives the rules the partitions as one decision sees them, with the changes made so far.
 
-This file decides how partitions change when brokers stop and return, and how a new partition
-begins. ``partition_change`` decides on each single change. This file does not know requests.
+This file decides how partitions change when brokers stop and return, which brokers may lead, and
+how a new partition begins. ``partition_change`` decides on each single change. This file does not
+know requests.
 
 Invariants: later changes of a decision see its earlier changes. So the records of a decision never
 contradict each other, even if a request repeats a partition. A broker that is fenced, in controlled
@@ -80,10 +81,10 @@ def placeable_brokers(image: MetadataImage) -> list[BrokerRegistration]:
 def is_cordoned(image: MetadataImage, node_id: NodeId) -> bool:
     """Whether none of a broker's log directories takes new partitions (KIP-1066).
 
-    The broker reports its cordoned directories in heartbeats. Without a report, it is cordoned if
-    ``cordoned.log.dirs`` means all directories, or names as many as the broker has and the broker
-    has not reported yet. The controller knows neither the names of the directories nor which have
-    failed, so it can only compare their number.
+    The broker is cordoned if its heartbeats report all its directories as cordoned, or if
+    ``cordoned.log.dirs`` means all directories. Before its first report, it is also cordoned if
+    the setting names as many directories as the broker has. The controller knows neither the names
+    of the directories nor which have failed, so it can only compare their number.
     """
     broker = image.cluster.brokers[node_id]
     if broker.log_dirs and set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ()):
@@ -304,13 +305,13 @@ class Partitions:
                 )
 
     def take_directory(self, node_id: NodeId, directory_id: UUID) -> None:
-        """Remove the replicas of a broker's offline log directory from the in-sync sets."""
+        """Remove the replicas in a broker's offline log directory from their in-sync sets."""
         for topic, index, partition in self.iterate():
             if partition.directory_of(node_id) == directory_id:
                 self._take_out(topic, index, partition, node_id)
 
     def take_replica(self, topic: TopicImage, index: int, node_id: NodeId) -> None:
-        """Remove one replica from its in-sync set."""
+        """Remove one replica from its in-sync set, so that it does not lead."""
         partition = self.find(topic, index)
         assert partition is not None, "a replica is of a partition that exists"
         self._take_out(topic, index, partition, node_id)
@@ -358,7 +359,7 @@ class Partitions:
 
     @cached_property
     def observers(self) -> Observers:
-        """The brokers that are neither in sync nor leaders, unless a partition needs them."""
+        """The brokers that never lead, and are in sync only while a partition needs them."""
         return observers_of(self.image)
 
     @cached_property
@@ -368,7 +369,7 @@ class Partitions:
     def _values(self, texts: Mapping[str, str]) -> tuple[int, bool]:
         """Return min.insync.replicas, and whether unclean elections are allowed.
 
-        ``texts`` are the topic's own values, which come first.
+        ``texts`` are the topic's own values, which take precedence.
         """
         configs = self.image.configs
         layers = Layers(

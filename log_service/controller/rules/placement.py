@@ -3,8 +3,8 @@
 The racks are visited in a cycle. Each partition begins one rack further than the previous one. If
 this rack has no active broker, the leader comes from the next rack that has one. The other replicas
 come from one rack after the other, beginning at the partition's rack. In each rack, active brokers
-come before fenced ones. Racks and brokers are shuffled after as many partitions as there are active
-brokers, so that the placement does not repeat. Load is not considered.
+come before fenced ones. Racks and brokers are shuffled each time as many partitions are placed as
+there are active brokers, so that the placement does not repeat. Load is not considered.
 
 Invariants: a partition never has two replicas on one broker, nor two in one rack while another rack
 has none. The leader of a new partition is active. The same arguments give the same placement.

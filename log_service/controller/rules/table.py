@@ -113,7 +113,7 @@ class Rule:
 
 @cache
 def imported_rule(module: str, name: str) -> Callable[..., Any]:
-    """Import a rule's module when its first request comes, and return the rule."""
+    """Import a rule's module on the first call, and return the rule."""
     rule: Callable[..., Any] = getattr(
         import_module(f"log_service.controller.rules.{module}"), name
     )

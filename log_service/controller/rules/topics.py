@@ -61,8 +61,9 @@ Raises KafkaError THROTTLING_QUOTA_EXCEEDED (KIP-599).
 class TopicRules:
     """The arguments of rules about topics, besides the metadata.
 
-    They are defaults, the properties file, new ids and the quota. ``charge`` charges new partitions
-    to the client's quota, and raises THROTTLING_QUOTA_EXCEEDED if the quota is used up (KIP-599).
+    They are the defaults of new topics, the properties file, new ids and the quota. ``charge``
+    charges new partitions to the client's quota, and raises THROTTLING_QUOTA_EXCEEDED if the quota
+    is used up (KIP-599).
     """
 
     defaults: TopicDefaults

@@ -2,7 +2,7 @@
 
 - ``requests`` and ``responses``: the conversions. They do not know versions, because the codec
   leaves out fields that a version does not have.
-- ``context``: what both need to know of the cluster and of the listener.
+- ``context``: the cluster and the listener, which both need.
 """
 
 from log_service.raft.wire.context import Context, RefusedError

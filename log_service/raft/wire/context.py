@@ -28,7 +28,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The context of a written message: the cluster, a timeout, and the leader's listener."""
+    """The context of a message: the cluster, the timeout, and the listener of its addresses."""
 
     cluster_id: str | None
     listener_name: str
@@ -39,6 +39,8 @@ def only_partition(
     topics: Sequence[Any], name_of: str = "topic_name", index_of: str = "partition_index"
 ) -> Any:
     """Return the only partition of a message.
+
+    ``name_of`` and ``index_of`` are the fields with the topic and the partition's index.
 
     Raises:
         RefusedError: the message names several partitions, or a wrong one.

@@ -1,8 +1,7 @@
 """Convert the quorum's responses to Kafka's responses and back.
 
-This file fills in the address of the leader at the listener of the request. A response with a
-leader also holds the leader's address if it is known. An error for a whole response reaches the
-caller as ``RefusedError``.
+A response that names the leader also holds the leader's address at the listener of the request, if
+it is known. An error for a whole response reaches the caller as ``RefusedError``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
