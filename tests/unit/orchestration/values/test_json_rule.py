@@ -91,7 +91,9 @@ def test_what_arrow_reads_in_bulk_is_what_is_read_one_by_one(kind: str, reading:
     plain = plain_schema(fields)
     assert plain is not None
     schema = arrow_schema(fields)
-    values = pa.array([document(token(rng)) for _ in range(of_a_run(400, whole=1_500))], pa.binary())
+    values = pa.array(
+        [document(token(rng)) for _ in range(of_a_run(400, whole=1_500))], pa.binary()
+    )
     rows = StrictSchema(fields).rows_of(values)
     expected = pa.array([row[0] for row, fault in rows if fault is None], schema[0].type)
     certain = 0
