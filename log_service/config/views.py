@@ -410,9 +410,9 @@ class VerificationConfig:
 class TopicDefaults:
     """The defaults of a new topic, and the bounds of a request that changes topics.
 
-    When a client makes this node create a topic, the node requests ``asked_partition_count`` and
-    ``asked_replication_factor`` from the controller. -1 requests the controller's own default, and
-    is used if this node's file sets none.
+    If a client's request makes this node create a topic, the node asks the controller for
+    ``asked_partition_count`` partitions with ``asked_replication_factor`` replicas. Both are -1
+    unless this node's file sets them, and -1 asks for the controller's default.
     """
 
     partition_count: int = KEY

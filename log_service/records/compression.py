@@ -170,7 +170,7 @@ def _decompress_gzip(compressed: Buffer, max_size_bytes: int, take_parts: TakePa
 
 
 def _decompress_members(compressed: Buffer, max_size_bytes: int, take_parts: TakeParts) -> Buffer:
-    """Decompress a stream in parts, for one that is large, multi-member or invalid."""
+    """Decompress a gzip stream in parts, because it is large, has several members or is invalid."""
     room, size_bytes = _new_room(max_size_bytes), 0
     for part in _gzip_parts(compressed, take_parts):
         if size_bytes + len(part) > max_size_bytes:

@@ -533,7 +533,10 @@ def letters_transaction(topic_id: str) -> str:
 
 
 def named_attempt(target: TableSnapshot, topic_id: str) -> int:
-    """Return the number of the newest attempt that the target has named, or 0 if there is none."""
+    """Return the number of the attempt that the target's last commit named, or 0 if there is none.
+
+    The dead letters of that attempt are committed with it.
+    """
     return target.transaction_version(letters_transaction(topic_id)) or 0
 
 

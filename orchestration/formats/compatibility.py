@@ -81,7 +81,7 @@ class Compatibility:
 
 
 def newest_compatibility(schema: RegistrySchema) -> Compatibility:
-    """Ask the registry for the newest version, and check whether it can be read.
+    """Return whether the registry's newest version can be read as the declared version.
 
     :raises UnknownSchemaError: the subject has no version.
     :raises RegistryAwayError: no registry responds.

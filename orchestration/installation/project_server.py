@@ -54,9 +54,10 @@ class ForkedRuns:
 def run_with_project(
     reload_count: int, target: Callable[..., object], args: Sequence[object]
 ) -> None:
-    """Run ``target`` in a forked process, with the current project.
+    """Run ``target`` with the newest code of the project, in a process that was just forked.
 
-    The fork's copy of the project is forgotten if the project was reloaded since.
+    The process was forked with the project's modules as they were first loaded. If the project was
+    reloaded since (``reload_count``), they are dropped and imported anew.
     """
     if reload_count:
         forget_project(Path.cwd())

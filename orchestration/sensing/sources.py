@@ -135,8 +135,9 @@ def source_sensor(
 ) -> dg.SensorDefinition:
     """Return the sensor that starts the runs of every source of the project.
 
-    A tick waits ``looks_within_s`` for the looks. ``notify`` is called once for a source that could
-    not be looked at for a minute or two, and for which no run was started.
+    A look asks a source for new content. A tick waits at most ``looks_within_s`` for all looks.
+    ``notify`` is called once for a source that could not be looked at for a minute or two, and for
+    which no run was started.
     """
     used = clock or Clock()
     looks = Looks()

@@ -57,10 +57,10 @@ Levels = Sequence[Items]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a request.
+    """A part of a request, which is itself a request of the same API.
 
-    At the outermost ``depth`` levels, the first item of the piece continues the last item of the
-    previous piece.
+    A cut may fall inside an item. Then the first item of this piece continues the last item of the
+    previous one, at the outermost ``depth`` levels of lists. 0 means that no item was cut.
     """
 
     request: Any

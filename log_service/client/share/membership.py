@@ -56,7 +56,8 @@ def new_member_id(rng: Random) -> str:
 class ShareMembership:
     """A consumer's membership in a share group.
 
-    ``on_assigned`` gets each assignment. ``on_change`` is called when there is an error to raise.
+    ``on_assigned`` gets each assignment. ``on_change`` is called when the membership has failed, so
+    that the consumer raises the error.
     """
 
     def __init__(

@@ -87,7 +87,10 @@ def read_result(partition: int, state: ShareState) -> reading.PartitionResult:
 
 
 def state_read(result: reading.PartitionResult) -> ShareState:
-    """Return the state from a read's result. The result does not hold all fields."""
+    """Return the state from a read's result.
+
+    Its snapshot epoch and leader epoch are 0, because the result does not hold them.
+    """
     batches = tuple(_copied(result.state_batches, StateBatch))
     return ShareState(
         snapshot_epoch=0,

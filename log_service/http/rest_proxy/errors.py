@@ -152,7 +152,7 @@ def instance_not_found() -> RestError:
 
 
 def illegal_state() -> RestError:
-    """Return the refusal: the consumer already gets partitions by subscribing, or by assigning."""
+    """Return the refusal: the consumer already gets its partitions in one of the other ways."""
     ways = "subscribe to topics by name, subscribe by a pattern, or assign partitions"
     return RestError(ILLEGAL_STATE, f"A consumer has one way to get partitions: {ways}.")
 

@@ -93,9 +93,10 @@ def spark_duckdb_table(
 ) -> Declare:
     """Turn a DataFrame function over ``topic`` into a table in a DuckDB file of the warehouse.
 
-    Rows and offsets are in one file. All parameters are as for ``spark_sql_table``. A commit copies
-    the file and renames the copy into place, so that readers never block it and see whole commits.
-    It suits tables of up to some gigabytes. Queries and marts name the table like any other.
+    The parameters are those of ``spark_sql_table``. Rows and offsets are in one file of their own.
+    A commit copies the file, changes the copy and renames it into place. So readers never block a
+    commit, and see whole commits only. This suits tables of up to some gigabytes. Queries and marts
+    name the table like any other.
 
     :raises ValueError: the declaration makes no sense. The text says why.
     """

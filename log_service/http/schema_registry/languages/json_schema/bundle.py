@@ -95,7 +95,10 @@ Objects = dict[str, Json]
 
 
 def _put(made: Objects, old: Objects, steps: tuple[str, ...], inner: Json) -> None:
-    """Store an inner schema at the path ``steps`` of ``made``. A list or object is copied first."""
+    """Replace the inner schema at the path ``steps`` of ``made``, which is a copy of ``old``.
+
+    A list or object that both still share is copied before it is changed.
+    """
     keyword, *rest = steps
     if not rest:
         made[keyword] = inner
