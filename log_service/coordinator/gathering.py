@@ -10,7 +10,10 @@ from log_service.state_machine.runtime import OnReply
 
 
 class Gathering:
-    """Collects a known number of responses and passes them on in the order of their requests."""
+    """Collects a known number of responses, and passes all of them on when the last has arrived.
+
+    They are passed on in the order of their requests.
+    """
 
     def __init__(self, part_count: int, on_all: Callable[[list[Any]], None]) -> None:
         self._parts: list[Any] = [None] * part_count
@@ -20,7 +23,7 @@ class Gathering:
             on_all([])
 
     def part(self, index: int) -> OnReply:
-        """Return the callback that takes the response to request number ``index``."""
+        """Return the callback for the response to the request at ``index``, counted from 0."""
 
         def on_reply(response: Any) -> None:
             self._parts[index] = response

@@ -355,7 +355,7 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
     def overviews(self) -> Iterator[list[listing.GroupOverview]]:
         """Yield overviews of the groups that this node coordinates, shard by shard.
 
-        While a shard is loading, nothing is yielded.
+        Nothing is yielded, not even for other shards, while any shard loads for the first time.
         """
         for shard in self.shards.serving() or ():
             yield shard.overviews()

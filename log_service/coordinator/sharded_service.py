@@ -46,8 +46,8 @@ class ShardedService(Generic[S, R]):
         self.shards.resign(partition)
 
     def _partition_of(self, name: str) -> int:
-        """Return the partition of a name.
+        """Return the partition of the coordinator's topic that a name belongs to.
 
-        This is its absolute Java hash modulo the partition count.
+        This is the absolute Java hash of the name modulo the partition count.
         """
         return hashed_partition(name, self._partition_count() or self._configured_partition_count)

@@ -160,7 +160,7 @@ class _Loaded:
     reason: str = ""
 
     def note_unreadable(self, offset: int, error: TidelogError) -> None:
-        """Count a record or a batch that cannot be read."""
+        """Count a record or a batch that cannot be read, and remember the first one's error."""
         self.unreadable_count += 1
         if self.unreadable_count == 1:
             self.first_unreadable_offset, self.reason = offset, str(error)
@@ -256,7 +256,8 @@ class Shards(Generic[S, R]):
     def lead(self, coordinator_log: CoordinatorLog) -> None:
         """Load the shard of a partition, then serve its requests.
 
-        If this node already leads the partition, the shard is loaded again.
+        If this node already leads the partition, the shard is loaded again. After the end of
+        ``run``, nothing is loaded.
         """
         self.resign(coordinator_log.partition)
         if self._is_over:
@@ -292,7 +293,11 @@ class Shards(Generic[S, R]):
         on_reply: OnReply,
         refuse: Refuse,
     ) -> None:
-        """Let a shard decide on one request. ``on_reply`` is called once, now or later."""
+        """Let a shard decide on one request. ``on_reply`` is called once, now or later.
+
+        It gets the shard's reply. If there is no serving shard or the log refuses the append, it
+        gets the response that ``refuse`` makes of the error.
+        """
         try:
             led, runtime = self._find(partition)
         except KafkaError as error:
@@ -301,7 +306,10 @@ class Shards(Generic[S, R]):
             runtime.ask(partial(decide, led.shard), on_reply, refuse)
 
     def fire_if_due(self, partition: int, key: Hashable) -> None:
-        """Fire a due timer of a serving shard now instead of in the next turn of the event loop."""
+        """Fire a due timer of a serving shard now instead of in the next turn of the event loop.
+
+        If the shard does not serve, or the timer is not due, nothing happens.
+        """
         led = self.led.get(partition)
         if led is not None and led.runtime is not None:
             led.runtime.fire_if_due(key)
@@ -311,7 +319,8 @@ class Shards(Generic[S, R]):
     ) -> None:
         """Append the end of a producer's transaction and let the shard replay it.
 
-        ``on_reply`` gets None when the marker is replicated, now or later.
+        ``on_reply`` gets None when the marker is replicated, now or later. After an error it gets
+        the response that ``refuse`` makes of the error.
         """
         try:
             led, runtime = self._find(partition)

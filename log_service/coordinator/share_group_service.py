@@ -71,11 +71,11 @@ class ShareStates(Protocol):
     ) -> None:
         """Initialize a state for the first time or again.
 
-        ``on_done`` is called once, now or later.
+        ``on_done`` is called once, now or later, with the error or None.
         """
 
     def delete(self, key: ShareKey, *, on_done: Callable[[KafkaError | None], None]) -> None:
-        """Delete a state. ``on_done`` is called once, now or later."""
+        """Delete a state. ``on_done`` is called once, now or later, with the error or None."""
 
 
 class NoShareStates:
@@ -241,7 +241,7 @@ class ShareGroupService:
         """Respond with AlterShareGroupOffsetsResponse.
 
         If the shard is lost before it has stored the outcome, the client gets an error. The next
-        coordinator then initializes the states again without offsets.
+        coordinator then initializes the states again, without the requested offsets.
         """
 
         def refuse(error: KafkaError) -> AlterShareGroupOffsetsResponse:

@@ -205,14 +205,17 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
 
 
 def coordinator_key(key: ShareKey) -> str:
-    """Return the key with which clients look up a share partition's coordinator."""
+    """Return the key with which clients look up a share partition's coordinator.
+
+    The key is ``group id:topic id:partition``.
+    """
     return f"{key.group_id}:{format_uuid(key.topic_id)}:{key.partition}"
 
 
 def parse_coordinator_key(text: str) -> ShareKey:
     """Parse the key of a share partition's coordinator.
 
-    A group id may contain colons.
+    Only the last two colons separate parts, because a group id may contain colons.
 
     Raises:
         KafkaError: INVALID_REQUEST.

@@ -494,7 +494,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         )
 
     def _is_ending_soon(self, transactional_id: str) -> bool:
-        """Whether a transaction began to end only recently. Its markers are then being written."""
+        """Whether a transaction is ending and began to end less than ``end_patience_ms`` ago."""
         shard = self.shards.shard(self.partition_for(transactional_id))
         known = None if shard is None else shard.transactions.get(transactional_id)
         return (

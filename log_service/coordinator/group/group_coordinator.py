@@ -361,7 +361,10 @@ class GroupCoordinatorShard:
         self._joining.handle_join(group, request, context, decision)
 
     def _append_replacement(self, replaced: Group | None, decision: GroupDecision) -> None:
-        """Append tombstones of the empty group that a classic group replaces."""
+        """Append tombstones of the empty group that a classic group replaces.
+
+        The timers of a replaced streams group are cancelled.
+        """
         if isinstance(replaced, StreamsGroup):
             self.streams.cancel_timers(replaced.group_id, decision)
         if replaced is not None:
@@ -470,7 +473,7 @@ class GroupCoordinatorShard:
     def handle_offset_commit(
         self, request: OffsetCommitRequest, context: RequestContext, decision: GroupDecision
     ) -> None:
-        """Handle OffsetCommit 2-10: store offsets of a member or of a consumer without a group."""
+        """Handle OffsetCommit 2-10: store offsets of a member, or of a client that is none."""
         is_shared = request.group_id in self.share_groups
         error = (
             ErrorCode.GROUP_ID_NOT_FOUND

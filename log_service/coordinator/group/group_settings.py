@@ -76,7 +76,7 @@ class GroupSettings(GroupTimes):
 
     @property
     def regex_refresh_interval_ms(self) -> int:
-        """The longest time until regular expressions are matched again."""
+        """The age of matches from which a heartbeat makes regular expressions match again."""
         return self._config.regex_refresh_interval_ms
 
 
@@ -93,7 +93,7 @@ class StreamsSettings(GroupTimes):
         return self._config.max_size
 
     def initial_rebalance_delay_ms(self, group_id: str) -> int:
-        """Return how long an empty group waits for more members before tasks are assigned."""
+        """Return how long a group with a first member waits for more before it assigns tasks."""
         return self._own(
             group_id, "streams.initial.rebalance.delay.ms", self._config.initial_rebalance_delay_ms
         )

@@ -1,8 +1,8 @@
 """Apply acknowledgements to the records that a member has acquired (KIP-932, KIP-1222).
 
 This file decides whether a member may acknowledge its ranges, and the next state of each record.
-All batches of a request are accepted or refused together. If all records of a batch are no longer
-in the window, the batch is accepted without effect.
+All ranges of a request are accepted or refused together. A range that ends below the start offset
+of the share partition is accepted without effect, because its records are no longer delivered.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -70,6 +70,8 @@ class Acknowledging:
 
     def run(self, ranges: Sequence[AcknowledgedRange]) -> list[Run]:
         """Change the acknowledged records tentatively, and return the runs that must be stored.
+
+        A renewed lock takes effect at once and is not stored.
 
         Raises:
             KafkaError: nothing was changed. INVALID_REQUEST, an invalid range or type, or offsets

@@ -197,7 +197,8 @@ class Acquisition:
     def _acquire_offsets(self, batch: InFlightBatch, acquirable: Sequence[Run], most: int) -> None:
         """Acquire at most ``most`` records individually.
 
-        The number is reduced further at the first record whose delivery count is high.
+        The number is reduced further at the first record whose delivery count is high. A record on
+        its last delivery is acquired alone.
         """
         limit = self.settings.delivery_count_limit
         throttled_from = self.settings.throttled_from_count

@@ -128,7 +128,7 @@ class ShareCoordinatorShard:
         reply_to: Hashable,
         decision: Decision[ShareRecord],
     ) -> None:
-        """Initialize a state for the first time or again. The reply is None."""
+        """Initialize a state for the first time or again. Reply with None or a ``StateRefusal``."""
         entry = self._entries.get(key)
         refusal = _malformed(key)
         if refusal is None and entry is not None:
@@ -152,7 +152,10 @@ class ShareCoordinatorShard:
     def handle_read(
         self, key: ShareKey, leader_epoch: int, reply_to: Hashable, decision: Decision[ShareRecord]
     ) -> None:
-        """Reply with the state. Leaders of older epochs are fenced from now on."""
+        """Reply with the state or a ``StateRefusal``.
+
+        After a reply with the state, leaders of older epochs are fenced.
+        """
         entry = self._entries.get(key)
         refusal = (
             _malformed(key)
@@ -180,7 +183,7 @@ class ShareCoordinatorShard:
         reply_to: Hashable,
         decision: Decision[ShareRecord],
     ) -> None:
-        """Store a leader's write. The reply is None."""
+        """Store a leader's write. Reply with None or a ``StateRefusal``."""
         entry = self._entries.get(key)
         refusal = _malformed(key) or _not_open(
             entry, write.leader_epoch, write.state_epoch, "written"
@@ -195,7 +198,7 @@ class ShareCoordinatorShard:
     def handle_delete(
         self, key: ShareKey, reply_to: Hashable, decision: Decision[ShareRecord]
     ) -> None:
-        """Delete a state, if it exists. The reply is None."""
+        """Delete a state, if it exists. Reply with None or a ``StateRefusal``."""
         refusal = _malformed(key) or self._unknown_partition(key)
         if refusal is None and key in self._entries:
             decision.append(SnapshotRecord(key=key, state=None))
@@ -204,7 +207,10 @@ class ShareCoordinatorShard:
     def handle_read_summary(
         self, key: ShareKey, reply_to: Hashable, decision: Decision[ShareRecord]
     ) -> None:
-        """Reply with the state, or None if it does not exist. No leader is fenced."""
+        """Reply with the state, None if it does not exist, or a ``StateRefusal``.
+
+        No leader is fenced.
+        """
         decision.reply(
             reply_to, _malformed(key) or self._unknown_partition(key) or self.state_of(key)
         )

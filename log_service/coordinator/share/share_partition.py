@@ -9,8 +9,9 @@ reverts the change. An expired lock is released even if this cannot be stored. A
 nothing, because a new leader delivers unacknowledged records again.
 
 If a group has dead letters, an archived record must be written to a dead letter topic before it is
-final. ``StateWrite.dead_letters`` lists these records. A record whose last lock has expired stays
-with its member until ``archive_expired`` archives it. If archiving fails, it is retried.
+final. ``StateWrite.dead_letters`` lists these records. The last lock of a record is that of its
+last permitted delivery. When it has expired, the record stays with its member until
+``archive_expired`` archives it. If archiving fails, it is retried.
 
 Invariants: A record is held by at most one member. A final record is never delivered again. A
 delivery count increases only with an acquisition, and never beyond the limit. The start offset
@@ -126,8 +127,8 @@ class SharePartition:
     def can_acquire(self) -> bool:
         """Whether a member may acquire records.
 
-        This is so if records are available again, or if the limit of records in flight is not
-        reached.
+        This is so if records are available again or lie in the gap of the window, or if the limit
+        of records in flight is not reached.
         """
         window = self._window
         return (
@@ -176,7 +177,7 @@ class SharePartition:
     ) -> StateWrite | None:
         """Acknowledge records that a member holds.
 
-        Return None if nothing must be stored.
+        Return the write that stores the changes, or None if nothing must be stored.
 
         Raises:
             KafkaError: INVALID_REQUEST or INVALID_RECORD_STATE. Nothing was changed.
@@ -194,8 +195,8 @@ class SharePartition:
     def release(self, member_id: str) -> StateWrite | None:
         """Release all records of a member whose session has ended.
 
-        Return None if nothing must be stored. If a record must become a dead letter, its lock
-        expires at once, and ``archive_expired`` archives it later.
+        Return the write that stores this, or None if nothing must be stored. If a record must
+        become a dead letter, its lock expires at once, and ``archive_expired`` archives it later.
         """
         write_id = self._last_write_id + 1
         held = [
@@ -212,7 +213,10 @@ class SharePartition:
     # Time and the log
 
     def expire_locks(self, now_ms: int) -> StateWrite | None:
-        """Release records whose lock has expired. Return None if nothing must be stored."""
+        """Release records whose lock has expired, except those that must become dead letters.
+
+        Return the write that stores this, or None if nothing must be stored.
+        """
         expired = [run for run in self._expired(now_ms) if not self.needs_dead_letter(run)]
         self._count_timeouts(expired)
         return self.state_write(self.give_back(expired, Run.changed))
@@ -268,11 +272,11 @@ class SharePartition:
         return self._window.follow_log_start(log_start_offset)
 
     def complete_write(self, write_id: int, *, is_written: bool) -> bool:
-        """Confirm or revert a write.
+        """Confirm or revert the tentative changes of a write.
 
         Return whether records became available or the start offset moved. If the write has failed,
-        its records are held again by their member. ``expire_locks`` finds the records whose lock
-        has expired meanwhile.
+        the records of these changes are held again by their member. ``expire_locks`` finds the
+        records whose lock has expired meanwhile.
         """
         first, last = self._pending.pop(write_id)
         self._window.batches.change(

@@ -122,7 +122,7 @@ def summary_result(partition: int, state: ShareState | None) -> summarizing.Part
 
 
 def state_summarized(result: summarizing.PartitionResult) -> ShareState:
-    """Return the state from a summary's result. The result has no batches."""
+    """Return the state from a summary's result, without batches because the result has none."""
     return ShareState(
         snapshot_epoch=0,
         state_epoch=result.state_epoch,

@@ -42,10 +42,10 @@ WindowState = tuple[int, int, tuple[int, int] | None, list[BatchState]]
 
 @dataclass(slots=True)
 class _Gap:
-    """The first offset between stored batches whose record must be acquired again.
+    """The offsets between stored batches whose records must be acquired again.
 
-    ``window_end`` is the end offset at loading. The gap is valid until the window's end offset
-    changes.
+    ``start`` is the first of them. ``window_end`` is the end offset at loading. The gap is valid
+    until the window's end offset changes.
     """
 
     start: int
@@ -132,7 +132,7 @@ class DeliveryWindow:
     def delivery_complete_count(self) -> int:
         """The number of final records in the window (KIP-1226).
 
-        It includes records being written.
+        Records whose final state is still being written count too.
         """
         start = self.start_offset
         return sum(

@@ -51,7 +51,8 @@ class Filters:
 
         ``Search`` matches the pattern.
 
-        As in Kafka, an id without a transaction has an infinite duration.
+        As in Kafka, the duration of an id without a transaction counts from 1970. So such an id
+        passes any usual filter of durations.
         """
         if self.has_states and transaction.state not in self.states:
             return False
@@ -102,7 +103,10 @@ def listed(
 
 
 class Search:
-    """Finds the transactional ids that match a pattern. An empty pattern matches all of them."""
+    """Collects the transactional ids that match a pattern in ``found``.
+
+    An empty pattern matches all of them.
+    """
 
     def __init__(self, pattern: str, ids: Iterable[ListedTransaction]) -> None:
         self._pattern = pattern
@@ -110,7 +114,7 @@ class Search:
         self.found: list[ListedTransaction] = [] if pattern else list(ids)
 
     def take_step(self) -> bool:
-        """Match a bounded number of ids. Return whether all ids are matched."""
+        """Check a bounded number of ids. Return whether all ids have been checked."""
         work, size = WORK_PER_STEP, program_size(self._pattern) if self._left else 0
         while self._left and work > 0:
             each = self._left.popleft()

@@ -49,10 +49,7 @@ class DueMarkers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The coordinator of a transaction: a partition of its topic in one leader epoch.
-
-    The topic is ``__transaction_state``.
-    """
+    """A transaction's coordinator: a partition of ``__transaction_state`` in one leader epoch."""
 
     partition: int
     leader_epoch: int
@@ -80,7 +77,7 @@ class MarkerBatch:
 
 
 class Gone:
-    """Represents the leader of a deleted partition, which does not exist."""
+    """Stands in for a leader, because a deleted partition has none."""
 
 
 GONE = Gone()
@@ -150,7 +147,8 @@ class MarkerQueue:
     def take(self, find_leader: FindLeader) -> tuple[list[MarkerBatch], list[SentMarkers]]:
         """Return requests for idle brokers, and the markers of deleted partitions.
 
-        The returned markers are no longer waiting.
+        The returned markers are no longer waiting. The brokers of the requests are busy until
+        ``settle``, and the markers of deleted partitions count as written.
         """
         by_node: dict[NodeId, list[SentMarkers]] = {}
         gone: list[SentMarkers] = []

@@ -130,7 +130,7 @@ def raised_epoch(known: Transaction, claimed: Producer | None) -> dict[str, int]
     For a repeated request, nothing changes and the result is empty.
 
     Raises:
-        KafkaError: another producer with the same id has begun since.
+        KafkaError: PRODUCER_FENCED, another producer with the same id has begun since.
     """
     epoch = known.producer_epoch
     if claimed is None:
@@ -228,9 +228,10 @@ def end_raising_epoch(
 ) -> Transaction:
     """End a transaction for EndTxn from version 5 on, and raise the epoch.
 
-    For a repeated request, the argument itself is returned. A request is a repeated one if it has
-    the previous epoch, or the last epoch of the previous producer id. A producer may abort although
-    nothing has begun, because it cannot know whether its first request arrived.
+    For a repeated request with the same outcome, the argument itself is returned. A request is a
+    repeated one if it has the previous epoch, or the last epoch of the previous producer id. A
+    producer may abort although nothing has begun, because it cannot know whether its first request
+    arrived.
 
     Raises:
         KafkaError: the errors of ``end_classic``, or there is no unused producer id yet.

@@ -158,7 +158,8 @@ class TransactionCoordinatorShard:
     ) -> None:
         """Handle InitProducerId with an id: raise the epoch to fence earlier producers.
 
-        An ongoing transaction is aborted first.
+        An ongoing transaction is aborted instead. The response is then CONCURRENT_TRANSACTIONS, and
+        the producer must send the request again.
         """
         transactional_id = request.transactional_id
         assert transactional_id, "the service refuses what has no transactional id"
@@ -269,7 +270,7 @@ class TransactionCoordinatorShard:
     ) -> None:
         """Record which partitions have their marker.
 
-        The transaction is complete when all have it.
+        When all have it, a timer that is due at once completes the transaction.
 
         A late report about an earlier transaction is ignored.
         """

@@ -59,7 +59,8 @@ class WaitingRequests:
     def ask(self, transactional_id: str, ask: Ask, on_reply: OnReply, patience_ms: int) -> None:
         """Send a request and pass its outcome on: an error code, or a response with an error code.
 
-        CONCURRENT_TRANSACTIONS is passed on only after ``patience_ms``.
+        While the previous transaction is expected to end soon, CONCURRENT_TRANSACTIONS is passed on
+        only after ``patience_ms``.
         """
         self._ask_until(self._clock.monotonic_ms() + patience_ms, transactional_id, ask, on_reply)
 

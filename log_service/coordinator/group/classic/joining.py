@@ -288,7 +288,7 @@ class Joining:
     ) -> None:
         """Begin a rebalance because the record of a generation cannot be stored.
 
-        The open syncs of this generation get ``error``.
+        The open syncs of this generation get ``error``, and the assignments are emptied.
         """
         self._abandon_sync(group, error, decision)
         self.rebalance_or_complete_join(group, decision)

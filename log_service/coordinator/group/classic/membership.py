@@ -139,7 +139,11 @@ class Membership:
         generation_id: int,
         decision: GroupDecision,
     ) -> ErrorCode:
-        """Restart the member's session. Return REBALANCE_IN_PROGRESS during a join phase."""
+        """Restart the member's session.
+
+        Return REBALANCE_IN_PROGRESS during a join phase, else NONE. An invalid request changes
+        nothing, and its error is returned.
+        """
         error = self.validate_request(group, member_id, group_instance_id, generation_id)
         if error is not ErrorCode.NONE:
             return error
@@ -159,8 +163,9 @@ class Membership:
     def handle_leave(
         self, group: ClassicGroup, leavers: Iterable[MemberIdentity], decision: GroupDecision
     ) -> list[ErrorCode]:
-        """Remove all leaving members, then begin one rebalance. Return a code for each of them.
+        """Remove all leaving members, then begin one rebalance if one was removed.
 
+        Return a code for each leaver. A leaver that is not a valid member gets an error.
         An administrator may name a static member by its instance id alone.
         """
         decision.stage(group)

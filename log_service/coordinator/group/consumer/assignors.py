@@ -98,8 +98,8 @@ def _kept(
 def _uniform_alike(members: Sequence[MemberSpec], partition_counts: PartitionCounts) -> _Growing:
     """Assign partitions to members that all subscribe to the same topics.
 
-    Every member gets the same number of partitions. If some are left over, members that already
-    have one partition more get them first.
+    Every member gets the same number of partitions. If some are left over, some members get one
+    partition more. Members that have more than the equal share already come first.
     """
     wanted = [topic_id for topic_id in sorted(partition_counts) if topic_id in members[0].topic_ids]
     share, extra = divmod(sum(partition_counts[topic_id] for topic_id in wanted), len(members))

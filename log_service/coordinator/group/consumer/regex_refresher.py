@@ -47,8 +47,9 @@ def regex_timer(group_id: str) -> tuple[str, str]:
 class _Refresh:
     """A refresh in progress: the expressions, all topic names, and the matches so far.
 
-    ``version`` is the offset of the metadata that holds the names. ``visible`` returns the topics
-    that the client whose heartbeat began the refresh may see. Other topics do not match.
+    ``version`` is the offset of the metadata that holds the names. The heartbeat of some client
+    began the refresh. ``visible`` returns the topics that this client may see, and other topics do
+    not match. If ``visible`` is None, the client may see all topics.
     ``done_count`` is the number of finished expressions. ``place`` is the number of names that the
     current expression was matched against.
     """
@@ -109,9 +110,11 @@ class RegexRefresher:
         decision: GroupDecision,
         visible: VisibleOf | None,
     ) -> None:
-        """Begin a refresh if one is due.
+        """Begin a refresh if an expression is new, topics were created, or the matches are old.
 
-        ``new_regex`` is the regular expression of the member that sent the heartbeat, or empty.
+        No refresh begins within ``MIN_INTERVAL_MS`` of the last one. ``new_regex`` is the regular
+        expression of the member that sent the heartbeat, or empty. ``visible`` returns the topics
+        that the sender may see. None stands for all topics.
         """
         if not new_regex and not group.regex_users:
             return

@@ -127,7 +127,8 @@ class ConsumerSteps:
     def _note_regex(self, beat: Beat, decision: GroupDecision) -> bool:
         """Validate a new expression, and delete the record of one that no member uses any more.
 
-        Return whether the group's topics change at once.
+        Return whether the group's topics change at once. They change later if the new expression
+        has no known matches yet.
         """
         group, old, new = (
             beat.group,

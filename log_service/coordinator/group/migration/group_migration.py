@@ -171,7 +171,10 @@ class GroupMigration:
         return True
 
     def may_downgrade_by_replacing(self, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
-        """Whether the group can be downgraded when a classic member replaces a static one."""
+        """Whether the group can be downgraded when a classic member replaces ``replaced``.
+
+        ``replaced`` is a static member.
+        """
         staying = [
             member for member in group.members.values() if member.member_id != replaced.member_id
         ]

@@ -6,8 +6,8 @@ counts as pending until its transaction ends, because fetches of stable offsets 
 transaction. A pending offset is dropped at once if the offset of its partition is deleted. This
 file knows neither members nor committed offsets.
 
-Invariant: ``_waiting`` names a producer for a partition exactly as long as ``_by_producer`` holds
-its offset.
+Invariant: ``_waiting`` names a producer for a partition of a group exactly as long as
+``_by_producer`` holds an entry of this producer for the partition.
 """
 
 from collections.abc import Collection, Iterator

@@ -115,6 +115,7 @@ class OffsetRemovals:
     def on_expiry_timer(self, decision: GroupDecision) -> None:
         """Remove expired offsets of a bounded number of groups.
 
+        A group that has neither members nor offsets any more is removed too.
         The next groups follow after a pause, so that requests do not wait.
         """
         if not self._unchecked_groups:
@@ -187,7 +188,10 @@ def _may_expire(group: Group) -> bool:
 
 
 def _counts_from_its_end(group: Group) -> TypeGuard[ClassicGroup]:
-    """Whether retention starts when the last member leaves, and not at each commit (KIP-211)."""
+    """Whether retention starts when the last member leaves, and not at each commit (KIP-211).
+
+    This is so for empty classic groups that had members.
+    """
     return (
         isinstance(group, ClassicGroup)
         and group.is_in(GroupState.EMPTY)

@@ -141,9 +141,9 @@ class _Counts:
     decided: dict[str, int]
 
     def of(self, name: str) -> int | None:
-        """Return the partition count of a topic, or None.
+        """Return the partition count of a topic, or None if it is not known.
 
-        An existing topic's own count comes first.
+        The count of an existing topic takes precedence over a decided one.
         """
         count = self.existing(name)
         return self.decided.get(name) if count is None else count

@@ -556,9 +556,9 @@ class StreamsHeartbeats:
             self.remove(group, member, self._soft_of(group, decision), decision)
 
     def on_delay_timer(self, group: StreamsGroup, decision: GroupDecision) -> None:
-        """Assign tasks to the members that have joined so far.
+        """Compute the targets of the members that have joined so far.
 
-        If the topology is not configured yet, the next heartbeat configures it and assigns tasks.
+        If the topology is not configured yet, the next heartbeat configures it and computes them.
         """
         soft = self._soft_of(group, decision)
         soft.is_delayed = False

@@ -143,7 +143,7 @@ def partitions_by_endpoint(
     configured: ConfiguredTopology,
     partition_count: Callable[[str], int | None],
 ) -> list[EndpointToPartitions]:
-    """Return the input partitions of all tasks of each member that has an endpoint."""
+    """Return the input partitions of active and standby tasks, for each member with an endpoint."""
     return [
         EndpointToPartitions(
             user_endpoint=ResponseEndpoint(

@@ -15,6 +15,8 @@ the tasks that it loses. This file does not know groups, the log or time.
 | UNKNOWN | it runs tasks, or does not report | FENCED_MEMBER_EPOCH |
 | UNKNOWN | it runs nothing | compute, in the target's epoch |
 
+*Stay* changes nothing. *One epoch further* raises the member's epoch by one before the computation.
+
 *Compute* keeps the tasks that are both held and in the target. If the member still runs some of the
 rest, it becomes UNREVOKED_TASKS in its epoch. Otherwise it enters the target's epoch and gets the
 free tasks. It becomes UNRELEASED_TASKS if some are still missing. An active task is free if no

@@ -1,9 +1,10 @@
 """Sets of partitions by topic id, as groups of KIP-848 and later assign them.
 
-The sets are values, and no function changes its arguments. ``Partitions`` is a target or a member's
-report. ``HeldPartitions`` is held by a member, with an assignment epoch for each partition. A topic
-without partitions is left out, so that equal sets are equal mappings. Most functions take any keys,
-because tasks of streams groups (KIP-1071) are sets of partitions by subtopology id.
+The sets are values, and no function changes its arguments. ``Partitions`` is a target, or the
+partitions that a member reports. ``HeldPartitions`` is the set that a member holds, with the
+assignment epoch of each partition. A topic without partitions is left out, so that equal sets are
+equal mappings. Most functions take any keys, because tasks of streams groups (KIP-1071) are sets of
+partitions by subtopology id.
 """
 
 from collections.abc import Collection, Iterable, Mapping

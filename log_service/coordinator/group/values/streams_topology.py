@@ -95,7 +95,7 @@ class Topology:
         return frozenset(name for each in self.subtopologies for name in each.topics())
 
     def readers(self) -> Mapping[str, str]:
-        """Return the subtopology that reads each topic, by topic name."""
+        """Return the id of the subtopology that reads a topic, for each topic name."""
         return {
             name: each.subtopology_id for each in self.subtopologies for name in each.input_topics()
         }
