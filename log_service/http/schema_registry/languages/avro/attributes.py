@@ -49,7 +49,11 @@ def text_of(value: Attributes, key: str) -> str | None:
 
 
 def aliases_of(value: Attributes, path: str) -> list[str]:
-    """Return the aliases as they are written, without repetitions."""
+    """Return the aliases without repetitions. Namespaces are not added to them.
+
+    Raises:
+        InvalidSchemaError: the aliases are not a list of texts.
+    """
     listed = value.get("aliases", [])
     if not isinstance(listed, list):
         raise invalid(f"{path}/aliases", "aliases must be a list of texts")
@@ -60,7 +64,11 @@ def aliases_of(value: Attributes, path: str) -> list[str]:
 
 
 def order_of(value: Attributes, path: str) -> str:
-    """Return the sort order of a field, such as ``ascending``. Case is ignored."""
+    """Return the sort order of a field in lower case. It is ``ascending`` if none is given.
+
+    Raises:
+        InvalidSchemaError: the order is not one that Avro defines.
+    """
     order = value.get("order", "ascending")
     if not isinstance(order, str) or order.upper().lower() not in ORDERS:
         raise invalid(f"{path}/order", f"an order must be one of {', '.join(ORDERS)}")
@@ -68,7 +76,13 @@ def order_of(value: Attributes, path: str) -> str:
 
 
 def default_of(value: Attributes, use: Use, path: str) -> Json:
-    """Return the default of a field. That of a float or double may be a text, such as ``NaN``."""
+    """Return the default of a field, or None if it has none.
+
+    The default of a float or double may be a text, such as ``NaN``. It is returned as a number.
+
+    Raises:
+        InvalidSchemaError: such a text is not a number.
+    """
     default = value.get("default")
     is_number = isinstance(use, Primitive) and use.kind in {Kind.FLOAT, Kind.DOUBLE}
     if not is_number or not isinstance(default, str):

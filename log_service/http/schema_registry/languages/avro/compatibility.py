@@ -89,7 +89,7 @@ class _AmbiguousFieldError(Exception):
 
 
 class _Run:
-    """The budget of one comparison, and its cache of types without parts."""
+    """The budget of one comparison of two schemas, and a cache of the primitive kinds of types."""
 
     __slots__ = ("_kinds", "_readable", "budget")
 
@@ -99,7 +99,7 @@ class _Run:
         self._readable: dict[int, frozenset[Kind] | None] = {}
 
     def is_plain_match(self, reader: Use, writer: Use) -> bool:
-        """Return whether both types have no inner types, and the reader can read the writer.
+        """Return whether both are primitive, or unions of primitives, and the reader reads all.
 
         This is a fast path that decides most fields. False means only that the full comparison is
         needed.
@@ -115,7 +115,7 @@ class _Run:
 
 
 def plain_kinds(use: Use) -> frozenset[Kind] | None:
-    """Return the kind of a type without parts, or the kinds of a union of types without parts.
+    """Return the kind of a primitive type, or the kinds of a union of only primitive types.
 
     Return None for any other type.
     """
@@ -198,7 +198,7 @@ def _compare_all(reader: AvroType, writer: AvroType, run: _Run) -> Reasons:
 
 
 def _compare(reader: AvroType, writer: AvroType, place: Place, run: _Run) -> Comparison | Reasons:
-    """Return the reasons, or a generator that first asks for the reasons of other pairs."""
+    """Return the reasons of a pair, or a generator of them if they depend on other pairs."""
     comparison: Comparison | Reasons
     match reader, writer:
         case Union(), Union():
@@ -306,7 +306,10 @@ def _records(reader: Record, writer: Record, place: Place, run: _Run) -> Compari
 
 
 def _missing_field(field: Field, writer: Record, place: Place) -> Comparison:
-    """Return the reason for a reader's field that has no default and that the writer lacks."""
+    """Return the reasons for a reader's field without a default that the writer's record lacks.
+
+    If the field's type is an enum with a default, it is compared with the writer's record.
+    """
     field_type = target(field.type)
     if isinstance(field_type, Enum) and field_type.default is not None:
         # Java compares an enum that has a default with the record, which never fits.
@@ -315,7 +318,11 @@ def _missing_field(field: Field, writer: Record, place: Place) -> Comparison:
 
 
 def _written_field(field: Field, writer: Record, place: Place) -> Field | None:
-    """Return the writer's field with the name or an alias of the reader's field, or None."""
+    """Return the writer's field with the name or an alias of the reader's field, or None.
+
+    Raises:
+        _AmbiguousFieldError: several fields of the writer match.
+    """
     names = [name for name in (field.name, *field.aliases) if name in writer.fields]
     if len(names) > 1:
         raise _AmbiguousFieldError(Reason("AMBIGUOUS_FIELD", place, field.name))

@@ -74,7 +74,7 @@ class Definitions:
     def find(self, text: str, namespace: str, path: str) -> Use:
         """Return the type with this name in the namespace, or else with this name in no namespace.
 
-        A name without a definition yet becomes a ``Reference``.
+        A name without a definition yet becomes a ``Reference``, which ``bind`` resolves later.
         """
         if text in PRIMITIVES:
             return Primitive(kind=PRIMITIVES[text])

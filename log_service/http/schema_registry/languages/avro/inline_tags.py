@@ -37,7 +37,7 @@ def with_tags(text: str, added: Tags, removed: Tags) -> str:
 
 
 def entities(schema: Any, namespace: str) -> Iterator[tuple[Entity, dict[str, Any]]]:
-    """Yield each record and each field with its JSON object, outer ones first."""
+    """Yield each record and field with its JSON object, a record before its own fields."""
     if isinstance(schema, list):
         for branch in schema:
             yield from entities(branch, namespace)

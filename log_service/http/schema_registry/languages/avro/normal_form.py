@@ -93,7 +93,7 @@ def _normal_field(field: Field) -> Field:
 
 
 def _normal_properties(avro_type: AvroType) -> Properties:
-    """Return sorted properties. The properties of a valid logical type come first."""
+    """Return a type's properties, sorted by name, but those of a valid logical type first."""
     properties = _sorted_object(avro_type.properties)
     first = {"logicalType"} if (name := logical_type(avro_type)) else set()
     if name == "decimal":
@@ -132,7 +132,7 @@ def _int(avro_type: AvroType, key: str, missing: int) -> int | None:
 
 
 def normal_default(use: Use, value: Json) -> Json:
-    """Return a default in the form of its type. In a union the type is the first branch."""
+    """Return a default as its type prints it. The type of a union's default is the first branch."""
     avro_type = target(use)
     if isinstance(avro_type, Union) and avro_type.branches:
         return normal_default(avro_type.branches[0], value)

@@ -84,8 +84,8 @@ class Place:
 class SchemaTypes:
     """The types of a text and of the schemas that it refers to.
 
-    ``root`` is the type of the text. ``referenced`` are the types of the referenced schemas, and
-    ``named`` are all named types in these.
+    ``root`` is the type of the text. ``referenced`` are the root types of the referenced schemas,
+    and ``named`` are all named types in these.
     """
 
     root: AvroType
@@ -94,9 +94,9 @@ class SchemaTypes:
 
     @property
     def referenced_names(self) -> frozenset[str]:
-        """The full names of the types that the referenced schemas define.
+        """The full names of the root types of the referenced schemas, if they have names.
 
-        The canonical text does not repeat their definitions.
+        The canonical text does not repeat the definitions of these types.
         """
         return frozenset(one.name.full for one in self.referenced if isinstance(one, Named))
 
@@ -126,7 +126,7 @@ def read_schema(
 class SchemaReader:
     """Reads texts one after the other. Each may use the names that earlier texts define.
 
-    With ``is_new`` names and defaults are validated.
+    With ``is_new`` the checks for new schemas run too, such as those of names and defaults.
     """
 
     __slots__ = ("_budget", "_fields", "_is_new", "_limits", "_unions", "definitions")
@@ -340,7 +340,11 @@ class SchemaReader:
         return name
 
     def _aliases(self, value: Attributes, name: Name, path: str) -> tuple[Name, ...]:
-        """Return the full names of aliases. Java checks only their last parts."""
+        """Return the full names of the aliases of the type with this name.
+
+        A new schema is refused if the last part of an alias is not a valid name. Java checks no
+        other part.
+        """
         texts = aliases_of(value, path)
         aliases = tuple(dict.fromkeys(Name.of(text, name.namespace) for text in texts))
         for alias in aliases if self._is_new else ():

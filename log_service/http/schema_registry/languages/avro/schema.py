@@ -44,9 +44,9 @@ class AvroSchema:
     def normalized(self) -> str:
         """Return the text in its normal form.
 
-        A referenced type is printed as its name only if its normal form differs from its
-        definition, even if the canonical text repeats the definition. Java's library would refuse
-        the text, because it would define the type again in another way than the reference.
+        The root type of a reference is printed as its name. So is each other type of a reference
+        whose normal form differs from its definition, though the canonical text repeats the
+        definition. Java's library would refuse a text that defines a type again in another way.
         """
         budget = Budget(self.limits)
         changed = (each for each in self.types.named if not same_type(normal(each), each, budget))
@@ -56,8 +56,8 @@ class AvroSchema:
     def formatted(self, form: str) -> str:
         """Return the text in a format.
 
-        ``resolved`` includes the definitions of referenced types. Any other format means the
-        canonical text.
+        The format ``resolved`` includes the definitions of referenced types. Any other one means
+        the canonical text.
         """
         return print_type(self.types.root) if form.lower() == "resolved" else self.canonical
 
