@@ -252,12 +252,15 @@ E = TypeVar("E", bound=BaseException)
 
 
 def kept(error: E) -> E:
-    """Return an error without its traceback and its causes, because it is kept for later.
+    """Return an error for later use, after its traceback and those of its causes are dropped.
 
     A traceback holds the frames that ran and their callers, with all variables. If one of them
     leads to the error, this is a reference cycle, which a node may never free.
     """
-    error.__traceback__ = error.__cause__ = error.__context__ = None
+    found: BaseException | None = error
+    while found is not None:
+        found.__traceback__ = found.__context__ = None
+        found = found.__cause__
     return error
 
 

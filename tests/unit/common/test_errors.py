@@ -9,6 +9,7 @@ from log_service.common.errors import (
     ProtocolError,
     StorageError,
     TidelogError,
+    kept,
 )
 
 
@@ -46,3 +47,20 @@ def test_error_says_its_text_or_else_its_name() -> None:
 def test_every_error_on_purpose_can_be_caught_as_one(error_type: type[TidelogError]) -> None:
     assert issubclass(error_type, TidelogError)
     assert issubclass(KafkaError, TidelogError)
+
+
+def raised(error: Exception, cause: Exception | None) -> Exception:
+    """Raise an error because of its cause, and return it with its traceback."""
+    with pytest.raises(type(error)) as caught:
+        raise error from cause
+    return caught.value
+
+
+def test_a_kept_error_has_its_causes_and_no_frames() -> None:
+    """The cause of an end tells a refused certificate from a lost connection."""
+    inner = raised(OSError("the certificate is refused"), None)
+    outer = raised(KafkaError(ErrorCode.NETWORK_EXCEPTION, "lost"), inner)
+    assert kept(outer) is outer
+    assert outer.__cause__ is inner
+    assert outer.__traceback__ is None
+    assert inner.__traceback__ is None
