@@ -11,4 +11,4 @@ from log_service.http.schema_registry.languages.protobuf import PROTOBUF
 LANGUAGES: Mapping[SchemaType, Language] = MappingProxyType(
     {SchemaType.JSON: JSON_SCHEMA, SchemaType.PROTOBUF: PROTOBUF, SchemaType.AVRO: AVRO}
 )
-"""In the order in which the registry lists them."""
+"""The languages by schema type, in the order in which the registry lists them."""

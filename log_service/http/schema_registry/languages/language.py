@@ -1,4 +1,4 @@
-"""The protocol that each schema language implements, and the values in its calls."""
+"""Declares the protocol of a schema language, and the types of its arguments and results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,14 +15,18 @@ class SchemaType(StrEnum):
 
 
 class InvalidSchemaError(Exception):
-    """A text is not a valid schema. The message names the line, or the path inside the schema."""
+    """A text is not a valid schema, or takes more than its limits allow.
+
+    The message about an invalid text names the line, or the path inside the schema.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedSchema:
-    """A schema that another one refers to, by the name in the reference.
+    """A schema that another one refers to, and the name that the reference uses for it.
 
-    Avro: a full name of a type. JSON Schema: a ``$ref``. Protobuf: the path of an import.
+    The name is the full name of a type in Avro, a ``$ref`` in JSON Schema, and the path of an
+    import in Protobuf.
     """
 
     name: str
@@ -57,7 +61,10 @@ FORWARD_SIDES = Sides(reader="old", writer="new")
 
 
 class ParsedSchema(Protocol):
-    """One valid schema with the schemas that it refers to."""
+    """A parsed schema with the schemas that it refers to.
+
+    Only a schema that was parsed as a new one is known to be valid.
+    """
 
     @property
     def schema_type(self) -> SchemaType:
@@ -74,7 +81,8 @@ class ParsedSchema(Protocol):
     def normalized(self) -> str:
         """Return the text in its normal form.
 
-        Schemas with the same meaning have the same normal form.
+        Schemas that differ only in layout have the same one. Each language decides what counts as
+        layout.
         """
 
     def formatted(self, form: str) -> str:
@@ -90,8 +98,8 @@ class ParsedSchema(Protocol):
 
         The result is empty if the schema can read them.
 
-        ``sides`` are the names of both schemas in the texts. ``is_lenient`` accepts added and
-        removed properties of open JSON objects. Other languages have only one policy.
+        ``sides`` are the words for both schemas in the texts of the result. ``is_lenient`` accepts
+        more changes of properties in JSON Schema. Other languages ignore it.
 
         Raises:
             InvalidSchemaError: the comparison takes more steps than its budget has.

@@ -9,7 +9,8 @@ from log_service.http.schema_registry.languages.language import InvalidSchemaErr
 class SchemaLimits:
     """Bounds on one schema with its references.
 
-    ``step_count`` bounds the work of one parse, print or comparison, in visited nodes.
+    ``step_count`` bounds the work of one parse, print or comparison. A step is about one visited
+    node.
     """
 
     text_bytes: int = 1 << 20
@@ -23,7 +24,7 @@ USUAL_LIMITS = SchemaLimits()
 
 
 class Budget:
-    """Counts the steps of one parse, print or comparison."""
+    """Counts the steps of one parse, print or comparison, and stops it after too many."""
 
     __slots__ = ("_left", "_limit")
 

@@ -1,7 +1,7 @@
-"""Finds, adds and removes tags inside the text of a schema of any language.
+"""Finds, adds and removes tags inside the text of an Avro or JSON schema.
 
-A language yields its entities, each with the JSON object that has the tags. Other attributes are
-not changed.
+The tags of a record or field stand in its attribute ``confluent:tags``. The language finds these
+entities, and yields each with its JSON object. Only this attribute is changed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,10 @@ ENTITY_TYPES = (RECORD, FIELD)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:
-    """A record or a field of a schema."""
+    """A record or a field of a schema.
+
+    Each language defines the form of ``path``. ``type`` is one of ``ENTITY_TYPES``.
+    """
 
     path: str
     type: str
@@ -28,12 +31,17 @@ Entities = Iterable[tuple[Entity, dict[str, Any]]]
 
 
 def found_in(entities: Entities) -> dict[Entity, list[str]]:
-    """Return the tags of entities, in their order. Entities without tags are left out."""
+    """Return the tags of each entity, in the order of ``entities``.
+
+    Entities without tags are left out.
+    """
     return {entity: tags for entity, holder in entities if (tags := _tags_of(holder))}
 
 
 def change(entities: Entities, added: Tags, removed: Tags) -> None:
-    """Add and remove tags in the objects of entities.
+    """Add and remove tags in place, in the JSON objects of ``entities``.
+
+    A tag that is both added and removed is removed.
 
     Raises:
         InvalidSchemaError: the schema has no such record or field.
@@ -52,6 +60,9 @@ def change(entities: Entities, added: Tags, removed: Tags) -> None:
 
 
 def _tags_of(holder: Mapping[str, Any]) -> list[str]:
-    """Return the tags of a record or field. An attribute ``tags`` of a wrong type means none."""
+    """Return the tags of a record or field.
+
+    An attribute ``confluent:tags`` that is not a list means none. Only strings in the list count.
+    """
     tags = holder.get(TAGS)
     return [each for each in tags if isinstance(each, str)] if isinstance(tags, list) else []

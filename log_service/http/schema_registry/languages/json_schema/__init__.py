@@ -3,17 +3,18 @@
 The modules, from the bottom up:
 
 - ``json_text``: reads JSON within bounds, prints it as Jackson does. ``uris``: joins URIs.
-- ``drafts``: what each draft calls a schema within a schema.
-- ``regex_syntax``, ``validity``: whether a text is a schema of its draft.
-- ``references``: the schema that a reference leads to. Nothing is ever fetched.
-- ``shapes``, ``shape_reader``: a schema in parts that can be compared.
+- ``drafts``: the keywords that hold inner schemas, for each draft.
+- ``regex_syntax``, ``validity``: check that a schema is valid in its draft.
+- ``references``: finds the schema that a reference leads to. Nothing is ever fetched.
+- ``shapes``, ``shape_reader``: translate a schema into shapes, which rules can compare.
 - ``changes``: the kinds of change, and which of them are compatible.
-- ``comparison``: compares pairs of shapes, each once, also recursive ones.
-- ``matching``, ``patterns``: which members of two sides fit, and which names a pattern fits.
-- ``value_rules``, ``object_rules``, ``array_rules``, ``combined_rules``, ``schema_rules``: rules.
-- ``inline_tags``: tags of objects and properties in a text.
-- ``bundle``: a schema with its dependencies in it.
-- ``schema``: the language, for the registry.
+- ``comparison``: compares pairs of shapes and keeps the outcomes, also for recursive schemas.
+- ``matching``: pairs the members of two lists. ``patterns``: finds the names a pattern matches.
+- ``value_rules``, ``object_rules``, ``array_rules``, ``combined_rules``, ``schema_rules``: find the
+  changes between two shapes.
+- ``inline_tags``: finds and changes tags of objects and properties in the text of a schema.
+- ``bundle``: writes a schema and its dependencies as one schema.
+- ``schema``: the language, as the registry calls it.
 
 Sources: json-schema.org. Kinds of change, and which are compatible, are as in Confluent's registry
 8.3.

@@ -1,8 +1,8 @@
 """Compares arrays: the schema of every item, the listed items, and the items after them.
 
 The rules for a listed item are those for a property: they depend on whether the array is open,
-closed or partly open after the listed items. Paths use ``items`` and ``additionalItems`` in each
-draft, even if a schema uses ``prefixItems`` and ``items``.
+closed or partly open after the listed items. The paths of changes name ``items`` and
+``additionalItems`` in each draft, even if a schema has ``prefixItems`` and ``items`` instead.
 """
 
 from log_service.http.schema_registry.languages.json_schema.changes import Change

@@ -1,7 +1,7 @@
 """Writes a schema and its dependencies as one schema, which a client can read without a registry.
 
-Each dependency becomes a definition. References become JSON pointers, so ids of inner schemas and
-anchors are left out. Confluent's registry does not do this, and returns the schema unchanged.
+Each dependency becomes a definition. References become JSON pointers. So inner schemas need no ids
+and no anchors, and both are left out. Confluent's registry returns the schema unchanged instead.
 """
 
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ def _free_names(wanted: Mapping[str, Place], taken: Mapping[str, Json]) -> dict[
 class _Writer:
     """Writes the schemas of several documents into one bundle.
 
-    ``homes`` are the paths of the documents in the bundle.
+    ``homes`` tells for each document its path within the bundle.
     """
 
     documents: Documents
@@ -95,9 +95,9 @@ Objects = dict[str, Json]
 
 
 def _put(made: Objects, old: Objects, steps: tuple[str, ...], inner: Json) -> None:
-    """Replace the inner schema at the path ``steps`` of ``made``, which is a copy of ``old``.
+    """Put ``inner`` at the path ``steps`` of ``made``, which is a shallow copy of ``old``.
 
-    A list or object that both still share is copied before it is changed.
+    A list or object that ``made`` still shares with ``old`` is copied before it is changed.
     """
     keyword, *rest = steps
     if not rest:

@@ -7,7 +7,11 @@ from enum import Enum, StrEnum, auto
 
 
 class Policy(StrEnum):
-    """How strict a comparison is. LENIENT accepts changes of properties that STRICT refuses."""
+    """How strict a comparison is.
+
+    LENIENT accepts more changes of properties than STRICT. It assumes that each document has only
+    the properties that its schema declares.
+    """
 
     STRICT = "STRICT"
     LENIENT = "LENIENT"

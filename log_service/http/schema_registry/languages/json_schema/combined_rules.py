@@ -42,7 +42,10 @@ def compare_combined(notes: Notebook, writer: Combined, reader: Combined) -> Ste
 
 
 def choose_part(notes: Notebook, writer: Node, reader: Combined) -> Choice:
-    """Find a part of the reader's combined schema that accepts all values of the writer's."""
+    """Return whether one part of the reader's combined schema accepts all of the writer's values.
+
+    If so, note the changes of that part. In an ``allOf`` of several parts, one part is not enough.
+    """
     pairs = (Pair(writer=writer, reader=part) for part in reader.parts)
     if len(reader.parts) == 1:
         return (yield from _include_first(notes, pairs, None))
@@ -52,7 +55,10 @@ def choose_part(notes: Notebook, writer: Node, reader: Combined) -> Choice:
 
 
 def choose_part_of_writer(notes: Notebook, writer: Combined, reader: Node) -> Choice:
-    """Find a part of the writer's combined schema that permits no more than the reader's."""
+    """Return whether one part of the writer's combined schema permits no more than the reader.
+
+    If so, note the changes of that part. Of several parts one is enough only in an ``allOf``.
+    """
     pairs = (Pair(writer=part, reader=reader) for part in writer.parts)
     if len(writer.parts) == 1:
         return (yield from _include_first(notes, pairs, None))
@@ -114,7 +120,10 @@ def _label(node: Node) -> object:
 
 
 def _is_extended(writer: Combined, reader: Combined) -> bool:
-    """Whether the reader's keyword, such as anyOf, permits at least as much as the writer's."""
+    """Whether the reader's keyword, such as anyOf, permits at least as much as the writer's.
+
+    With a single part, all keywords mean the same.
+    """
     was_one, is_one = len(writer.parts) == 1, len(reader.parts) == 1
     return (
         reader.criterion is Criterion.ANY

@@ -1,10 +1,10 @@
-"""Compares two schemas pair by pair of their shapes, each pair once, without recursion.
+"""Compares two schemas by pairs of their inner schemas, without recursion.
 
-The comparison of a pair is a generator: it notes changes, and yields another pair to get its
-outcome. If a pair is requested while its own comparison is still open, the schema is recursive. The
-pair then counts as compatible until it turns out incompatible. In that case each outcome that
-relied on it is dropped, and computed again on demand. An incompatible outcome is final, because an
-incompatible pair never makes another one compatible.
+The comparison of a pair is a generator. It notes changes, and yields an inner pair to get the
+outcome of that pair. Outcomes are kept. If a pair is requested while its own comparison is still
+open, the schema is recursive. The pair then counts as compatible until it turns out incompatible.
+In that case each outcome that relied on it is dropped, and computed again on demand. An
+incompatible outcome is final, because an incompatible pair never makes another one compatible.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -17,11 +17,18 @@ from log_service.http.schema_registry.languages.json_schema.shapes import Node, 
 from log_service.http.schema_registry.languages.limits import Budget
 
 MAX_CHANGES = 1_000
-"""Changes of one pair that are kept, and changes that are returned. Verdicts count all changes."""
+"""The bound on the changes that are kept for one pair, and on those that are returned.
+
+The first incompatible change is kept even beyond it. A pair is compatible only if all its changes
+are, also those that are not kept.
+"""
 PAIR_STEPS = 3
 """The steps that comparing a pair costs. Asking for a pair costs one step more."""
 MAX_PATHS_LENGTH = 1 << 20
-"""The length of all paths that are returned. Schemas that refer to each other have long ones."""
+"""No more changes are returned after their paths are longer than this in total, in characters.
+
+Schemas that refer to each other have long paths.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +95,7 @@ class Notebook:
             self._add(path, outcome, is_compatible=outcome.is_compatible)
 
     def outcome(self) -> Outcome:
-        """Return the noted changes."""
+        """Return the noted changes, and whether all of them are compatible."""
         return Outcome(entries=tuple(self._entries), is_compatible=self._is_compatible)
 
     def _add(self, path: str, entry: Change | Outcome, *, is_compatible: bool) -> None:
@@ -105,8 +112,9 @@ Key: TypeAlias = tuple[Shape, Shape]
 class _Open:
     """A pair whose comparison has begun.
 
-    ``lowest`` is the index of the outermost open pair that counted as compatible meanwhile.
-    ``relying`` are pairs whose outcomes were found meanwhile and rely on pairs that are still open.
+    The comparison may rely on open pairs, which count as compatible. ``lowest`` is the index of the
+    outermost one, or the pair's own index if there is none. ``relying`` are inner pairs with an
+    outcome that relies on an open pair.
     """
 
     key: Key
@@ -164,7 +172,10 @@ class Comparison:
         return answer
 
     def _begin(self, pair: Pair) -> Outcome | None:
-        """Return the outcome of a pair, or begin its comparison and return None."""
+        """Return the outcome of a pair, or begin its comparison and return None.
+
+        A pair whose own comparison is open counts as unchanged.
+        """
         self._budget.spend()
         key = (self._shapes.meant(pair.writer), self._shapes.meant(pair.reader))
         if (known := self._known.get(key)) is not None:
@@ -210,7 +221,11 @@ class Comparison:
 def changes_of(
     outcome: Outcome, compatible: frozenset[Change], *, all_changes: bool
 ) -> list[FoundChange]:
-    """Return the incompatible changes or all changes in order, up to a bound."""
+    """Return the incompatible changes, or with ``all_changes`` also those in ``compatible``.
+
+    They are in the order in which they were noted. The list ends at ``MAX_CHANGES`` or
+    ``MAX_PATHS_LENGTH``.
+    """
     found: list[FoundChange] = []
     length = 0
     for path, change in _flat(outcome, all_changes=all_changes):

@@ -77,7 +77,10 @@ _BY_URI = {uri: draft for draft in DRAFTS for uri in draft.uris}
 
 
 def draft_of(schema: Json, otherwise: Draft = DRAFT_7) -> Draft:
-    """Return the draft of a whole schema, or ``otherwise`` if it names none."""
+    """Return the draft that a root schema names in ``$schema``, or ``otherwise`` if it names none.
+
+    An unknown name means draft 7.
+    """
     uri = schema.get("$schema") if isinstance(schema, dict) else None
     if not isinstance(uri, str):
         return otherwise
@@ -96,7 +99,7 @@ class Child:
 def children(schema: dict[str, Json], draft: Draft) -> Iterator[Child]:
     """Yield the schemas directly within a schema, also those in definitions.
 
-    Values that are not schemas (objects or booleans) are left out.
+    A value that is neither an object nor a boolean is left out, because it is not a schema.
     """
     for keyword, value in schema.items():
         if keyword in draft.single and isinstance(value, dict | bool):

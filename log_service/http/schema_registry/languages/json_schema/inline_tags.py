@@ -1,10 +1,11 @@
 """Finds and changes the tags of objects and properties in the text of a JSON schema.
 
 A path leads from the root to an object (``object.lines.array.object``) or one of its properties
-(``object.lines.array.object.price``), in the words of Confluent's registry. Each step is a kind of
-schema: ``object``, ``array``, ``not``, ``conditional.then``, or ``oneof.1`` with the index of a
-branch. Branches are counted in the order of their kinds, titles and descriptions. A schema of
-several kinds is an ``allof`` of them. References are not followed.
+(``object.lines.array.object.price``), in the words of Confluent's registry. Each step is the name
+of a property or a kind of schema: ``object``, ``array``, ``not``, ``conditional.then``, or
+``oneof.1`` with the index of a branch. Indexes count the branches in the order of their kinds,
+titles, descriptions, defaults and property names. A schema of several kinds is an ``allof`` of
+them. References are not followed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +33,7 @@ CONDITIONS = ("if", "then", "else")
 DEFINITIONS = ("definitions", "$defs")
 TYPE = "type"
 KIND_OF_TYPE = {"integer": "number"}
-"""The kind of a schema of a type, if that has another name."""
+"""The types whose kind has another name, each with that name."""
 OF_OBJECTS = frozenset(
     (
         "properties",
@@ -51,7 +52,11 @@ OF_ARRAYS = frozenset(
 
 
 class Part(NamedTuple):
-    """One kind of a schema. For a combination, ``keyword`` is its keyword, such as allOf."""
+    """One of the kinds that a schema has.
+
+    For the kind ``combined``, ``keyword`` is the keyword that combines, such as allOf. It is
+    ``type`` for a list of types.
+    """
 
     kind: str
     keyword: str = ""

@@ -18,7 +18,7 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | Decimal | bool | N
 """A value of JSON. Numbers with a fraction or an exponent are decimals."""
 
 MAX_DIGITS = 1_000
-"""The digits of one number, as in Jackson."""
+"""The most characters that a number may have, as in Jackson."""
 MAX_EXPONENT = 1_000
 """The largest exponent, of either sign. Larger ones make comparisons of numbers expensive."""
 
@@ -56,7 +56,10 @@ def read_json(text: str, limits: SchemaLimits) -> Json:
 
 
 def print_json(value: Json, *, is_sorted: bool = False) -> str:
-    """Return compact text. With ``is_sorted`` names are in the order of their UTF-16 code units."""
+    """Return the JSON text of a value, without spaces.
+
+    With ``is_sorted``, the names in each object are in the order of their UTF-16 code units.
+    """
     parts: list[str] = []
     _print(value, parts, is_sorted=is_sorted)
     return "".join(parts)
@@ -89,7 +92,7 @@ def value_key(value: Json) -> object:
 
 
 def as_count(value: object) -> int | None:
-    """Return the value if it is a whole number, such as 2 or 2.0, and None otherwise."""
+    """Return a whole number, such as 2 or 2.0, as an int, and None for any other value."""
     match value:
         case bool():
             return None
@@ -113,7 +116,10 @@ def _validate_size(text: str, limit: int) -> None:
 
 
 def _validate_structure(text: str, limit: int) -> None:
-    """Refuse deep nesting before the reader of JSON recurses, and names such as NaN."""
+    """Refuse nesting deeper than ``limit`` and names that JSON does not have, such as NaN.
+
+    This runs before the JSON decoder, because the decoder recurses.
+    """
     depth = 0
     for found in _STRUCTURE.finditer(text):
         match found[0]:

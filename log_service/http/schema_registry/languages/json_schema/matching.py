@@ -1,8 +1,8 @@
 """Pairs as many members of two lists as possible: a maximum matching of a bipartite graph.
 
-The caller decides whether two members may be paired. It is asked only if its decision counts,
-because for schemas this is a comparison. Few comparisons are needed if ``candidates`` yields each
-member's likeliest partner first.
+The caller decides whether two members may be paired. It is asked as rarely as possible, because it
+compares two schemas to decide. Few comparisons are needed if ``candidates`` yields each member's
+likeliest partner first.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -39,7 +39,11 @@ def _augment(
     known: dict[LeftAndRight, bool],
     budget: Budget,
 ) -> Generator[LeftAndRight, bool, None]:
-    """Match one more left member, if reassigning other pairs frees a right member for it."""
+    """Match the left member ``first``, if a right member is free or can be freed for it.
+
+    Changes ``left_of``, also for pairs that are reassigned. If there is no such right member,
+    ``left_of`` stays as it is.
+    """
     came_from: dict[int, int] = {}
     right_of: dict[int, int] = {}
     waiting = [first]

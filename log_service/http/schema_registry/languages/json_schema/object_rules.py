@@ -1,8 +1,10 @@
 """Compares objects: required properties, properties, dependencies, and additional properties.
 
 A schema is open if it allows additional properties with any value, closed if it allows none, and
-partly open if a schema or a pattern limits them. A reader may drop a property only if it still
-allows it as an additional property. It may add a property only if the writer did not allow it.
+partly open if a schema or a pattern limits them. A strict reader may drop a property only if it
+accepts the property's values as additional ones. It may add a property only if its schema accepts
+all values that the writer permits under that name. A required one also needs a default, unless the
+writer is open.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,7 +45,7 @@ def compare_unevaluated(
 ) -> Steps:
     """Note how the schemas of unevaluated properties or items differ.
 
-    None as a schema permits any value.
+    ``of`` is "Properties" or "Items". None as a schema permits any value.
     """
     path, name = f"unevaluated{of}", f"UNEVALUATED_{of.upper()}"
     was_closed, is_closed = (each is not None and each.schema is False for each in (writer, reader))
@@ -186,10 +188,11 @@ def _compare_additional(notes: Notebook, writer: Objects, reader: Objects) -> St
 def _rest_of(
     notes: Notebook, schema: Objects, names: list[str], *, is_strict: bool
 ) -> dict[str, Place | None]:
-    """Return the schema of each additional property: of the first matching pattern, or the rest.
+    """Return for each name the schema that limits it as an additional property, or None.
 
-    A pattern that RE2 cannot read matches nothing with ``is_strict``, and otherwise everything. The
-    caller chooses so that in doubt a property counts as not covered.
+    It is the schema of the first pattern that matches the name, or else ``schema.rest``. A pattern
+    that RE2 cannot read matches no name with ``is_strict``, and otherwise every name. The caller
+    chooses ``is_strict`` so that doubt never makes two schemas compatible.
     """
     found: dict[str, Place | None] = dict.fromkeys(names, schema.rest)
     if names:
@@ -205,7 +208,7 @@ def _has_default(notes: Notebook, place: Place) -> bool:
 
 
 def _union(writer: Mapping[str, object], reader: Mapping[str, object]) -> Iterable[str]:
-    """Return the names of both in the order of Confluent's registry, that of Java's hash sets."""
+    """Return the names of both, in the order of a Java hash set, as in Confluent's registry."""
     bucket_count = max(FIRST_BUCKET_COUNT, bucket_count_of_copy(len(writer)))
     return _in_order(dict.fromkeys((*writer, *reader)), bucket_count)
 

@@ -1,8 +1,8 @@
 """Finds the names that a pattern of a schema matches, in bounded time.
 
 Patterns come from clients, and a search by backtracking may take exponential time. RE2 takes time
-in proportion to the text, but has no lookaheads and no backreferences, and bounds the patterns that
-it compiles.
+in proportion to the text, but has no lookaheads and no backreferences, and refuses patterns that
+are too large when compiled.
 """
 
 from collections.abc import Collection
@@ -16,7 +16,10 @@ COMPILE_STEPS = 10
 CLASS_STEPS = 200
 """The steps that compiling a Unicode class costs. A class may have hundreds of ranges."""
 SEARCHED_PER_STEP = 10_000
-"""The characters, times the instructions of the pattern, that are searched in one step."""
+"""How much one step searches.
+
+The unit is one character of a name, times one instruction of the compiled pattern.
+"""
 
 
 def names_that_match(pattern: str, names: Collection[str], budget: Budget) -> Collection[str]:

@@ -1,8 +1,9 @@
 """Finds the schema that a reference leads to, in the same text or in a dependency.
 
-Nothing is ever fetched. A reference is found by the name of a dependency, by the ``$id`` of a
-schema, or by a URI that is joined with the one around it. Its fragment is a JSON pointer or the
-name of an anchor. The meta-schemas of the drafts are known without a dependency.
+Nothing is ever fetched. A reference is looked up as the name of a dependency, and then as the URI
+of a schema, which it has by its ``$id`` or by the dependency's name. A relative URI is joined with
+that of the enclosing schema or text. The fragment of a reference is a JSON pointer or the name of
+an anchor. The meta-schemas of the drafts are known without a dependency.
 """
 
 import re
@@ -34,9 +35,9 @@ _METASCHEMAS = ("http://json-schema.org/draft", "https://json-schema.org/draft")
 class Document:
     """One text, with the schemas in it that can be named.
 
-    ``name`` is the dependency's name in references, or empty for the schema itself. ``resources``
-    are schemas by URI. ``anchors`` are schemas by the ``id()`` of the enclosing resource and the
-    anchor's name.
+    ``name`` is the dependency's name in references, or empty for the schema itself. A resource is
+    a schema with a URI of its own. ``resources`` holds them by URI. ``anchors`` holds the schemas
+    with an anchor, by the ``id()`` of the schema of the enclosing resource and the anchor's name.
     """
 
     schema: Json = field(repr=False)
@@ -113,7 +114,11 @@ def root_of(document: Document) -> Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Documents:
-    """A schema and its dependencies, with their schemas by URI and by name."""
+    """A schema and its dependencies.
+
+    ``resources`` are the schemas in all of them that have a URI, by URI. ``names`` are the root
+    schemas of the dependencies, by the names in references.
+    """
 
     root: Place
     documents: tuple[Document, ...] = field(repr=False)
@@ -122,9 +127,10 @@ class Documents:
 
     @classmethod
     def of(cls, schema: Json, dependencies: Sequence[tuple[str, Json]], budget: Budget) -> Self:
-        """Collect the ids in a schema and in its dependencies, which are pairs of name and schema.
+        """Collect the ids in a schema and in its dependencies.
 
-        A dependency that does not name its draft has the schema's draft.
+        ``dependencies`` are pairs of a name and a schema. A dependency that does not name its
+        draft has the schema's draft.
         """
         draft = draft_of(schema)
         own = document(schema, name="", uri="", draft=draft, budget=budget)
@@ -207,7 +213,8 @@ def _target(documents: Documents, place: Place, keyword: str, text: str) -> Plac
 def _reached(place: Place) -> Iterator[Place]:
     """Return the schemas directly within one, except those in ``definitions``.
 
-    A schema in ``definitions`` only applies if another schema refers to it.
+    A schema in ``definitions`` only applies if another schema refers to it. Those in ``$defs`` are
+    included nevertheless.
     """
     depth = len(place.steps)
     return (child for child in place.children() if child.steps[depth] != "definitions")
@@ -216,7 +223,13 @@ def _reached(place: Place) -> Iterator[Place]:
 def _validate_no_circle(
     documents: Documents, place: Place, settled: set[int], budget: Budget
 ) -> None:
-    """Refuse references that lead only to other references in a circle."""
+    """Refuse references that lead only to other references in a circle.
+
+    ``settled`` collects the ``id()`` of each schema that is known to lead to no circle.
+
+    Raises:
+        InvalidSchemaError: the references lead in a circle.
+    """
     path: set[int] = set()
     current: Place | None = place
     while current is not None and id(current.schema) not in settled:

@@ -41,12 +41,15 @@ from log_service.http.schema_registry.languages.language import (
 from log_service.http.schema_registry.languages.limits import USUAL_LIMITS, Budget, SchemaLimits
 
 RESOLVED = "resolved"
-"""The form with all dependencies in it."""
+"""The format in which a schema contains its dependencies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonSchema:
-    """One valid JSON schema with the schemas that it refers to."""
+    """A parsed JSON schema with the schemas that it refers to.
+
+    Only a schema that was parsed as a new one is known to be valid.
+    """
 
     canonical: str
     documents: Documents = field(repr=False)
@@ -59,13 +62,16 @@ class JsonSchema:
 
     @property
     def top_level_fields(self) -> frozenset[str]:
-        """The names of the properties in the schema's own ``properties``, without inner schemas."""
+        """The names in the ``properties`` of the root schema.
+
+        Properties of inner and referenced schemas are left out.
+        """
         root = self.documents.root.schema
         properties = root.get("properties") if isinstance(root, dict) else None
         return frozenset(properties) if isinstance(properties, dict) else frozenset()
 
     def normalized(self) -> str:
-        """Return the text with the names of all objects sorted."""
+        """Return the text with the members of each object sorted by name."""
         return print_json(self.documents.root.schema, is_sorted=True)
 
     def formatted(self, form: str) -> str:
@@ -160,5 +166,5 @@ def _difference(found: FoundChange, sides: Sides) -> Difference:
 
 
 CHARACTERS_PER_STEP = 100
-"""So many characters of a dependency are read in one step."""
+"""The characters of a dependency that are read for one step of the budget."""
 JSON_SCHEMA = JsonSchemaLanguage()

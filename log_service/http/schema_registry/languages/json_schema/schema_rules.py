@@ -1,7 +1,8 @@
 """Compares two shapes: first their kinds, and then by the rules of the kind.
 
-A schema may also be compared with one part of a combined schema. Conditions (``if``, ``then``,
-``else``), formats, ``contains`` and ``propertyNames`` are not compared, as in Confluent's registry.
+If only one side combines schemas, one compatible part of it may settle the comparison. Conditions
+(``if``, ``then``, ``else``), formats, ``contains`` and ``propertyNames`` are not compared, as in
+Confluent's registry.
 """
 
 from log_service.http.schema_registry.languages.json_schema.array_rules import compare_arrays
@@ -38,7 +39,11 @@ from log_service.http.schema_registry.languages.json_schema.value_rules import (
 )
 
 _BYTES = "bytes"
-"""The ``connect.type`` of decimals. Versions of Kafka Connect write them as two kinds of schema."""
+"""The ``connect.type`` of decimals.
+
+Versions of Kafka Connect write decimals as different kinds of schema, so a change of kind is not
+noted for them.
+"""
 
 
 def compare_shapes(notes: Notebook, writer: Shape, reader: Shape) -> Steps:

@@ -1,8 +1,8 @@
-"""Reads shapes from schemas, one schema at a time.
+"""Translates schemas into shapes, the form in which they are compared, one schema at a time.
 
 A keyword belongs to a kind of values, for instance ``maxLength`` to strings. A ``type`` makes a
-shape of its kind. Keywords of other kinds make further shapes, one for each kind, because a keyword
-applies only to values of its kind.
+shape of the kind that it names. Keywords of other kinds make further shapes, one for each kind,
+because a keyword applies only to values of its kind.
 """
 
 from collections.abc import Mapping
@@ -183,7 +183,10 @@ class ShapeReader:
         )
 
     def _arrays(self, place: Place, schema: dict[str, Json]) -> Arrays:
-        """Return the limits of arrays. With a schema of every item no additional items exist."""
+        """Return the limits of arrays.
+
+        If one schema applies to every item, the array has no additional items.
+        """
         draft = place.document.draft
         items, every = _listed(place, "items"), _place(place, "items")
         rest = _place(place, "additionalItems")
@@ -226,9 +229,10 @@ def _target(shape: Shape) -> Place | None:
 
 
 def _joined(parts: list[Shape], notes: Notes) -> Shape:
-    """Return one shape for several parts.
+    """Return one shape for the parts of a schema, with the schema's annotations.
 
-    Several parts become an allOf, in which combined schemas come first.
+    No part means that any value is accepted. Several parts become an allOf, in which combined
+    schemas come first.
     """
     if not parts:
         return Shape(kind=Kind.ANYTHING, notes=notes)
@@ -278,7 +282,7 @@ def _sniffed(schema: dict[str, Json], draft: Draft) -> list[Kind]:
 
 
 _EMPTY = frozenset({"properties", "patternProperties"})
-"""Keywords that say nothing if they are empty, since 2019-09."""
+"""Keywords that, since 2019-09, make no shape of their kind if they are empty."""
 
 
 def _enumeration(schema: dict[str, Json]) -> list[Shape]:

@@ -1,4 +1,4 @@
-"""Schemas as values that can be compared, called shapes.
+"""Holds shapes: schemas in the form in which the rules compare them.
 
 A shape is of one kind, such as a string or an object. A schema with keywords of several kinds is
 the allOf of several shapes. The kinds, and which keywords belong to one, are those of the library
@@ -21,7 +21,7 @@ class Kind(Enum):
     """The kind of a shape, such as string or array."""
 
     ANYTHING = auto()
-    """An object without a keyword that counts."""
+    """An object whose keywords make no shape of another kind, such as ``{}``."""
     TRUE = auto()
     FALSE = auto()
     BOOLEAN = auto()
@@ -69,7 +69,12 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objects:
-    """Limits of objects. ``unevaluated`` is None if it is missing, or if it accepts any value."""
+    """Limits of objects.
+
+    ``additional`` is None if it is missing or a boolean, and ``unevaluated`` if it is missing or
+    accepts any value. ``required_by`` and ``schema_by`` are the dependencies of each property: the
+    properties that it requires, and the schema that then applies.
+    """
 
     properties: Mapping[str, Place]
     required: frozenset[str]
@@ -96,7 +101,11 @@ class Objects:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrays:
-    """Limits of arrays. ``unevaluated`` is None if it is missing, or if it accepts any value."""
+    """Limits of arrays.
+
+    ``items`` are the schemas of the listed items, the first ones of an array. ``additional`` is
+    None if it is missing or a boolean, and ``unevaluated`` if it is missing or accepts any value.
+    """
 
     every_item: Place | None
     items: tuple[Place, ...]
@@ -134,7 +143,7 @@ class Combined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """The values of an enumeration or a constant, as keys of ``json_text.value_key``."""
+    """The values of an enumeration or a constant, as keys from ``json_text.value_key``."""
 
     keys: frozenset[object]
 
@@ -160,9 +169,10 @@ Body: TypeAlias = _Typed | Combined | Values | Negation | Reference | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
-    """Annotations that a schema has beside its type.
+    """Annotations of a schema, which do not limit values.
 
-    None means that there is no such annotation.
+    None means that there is no such annotation. ``default`` holds one key from
+    ``json_text.value_key``.
     """
 
     own_id: str | None = None
@@ -176,7 +186,7 @@ class Notes:
 class Shape:
     """One schema, or one part of a schema that has several parts.
 
-    Shapes are compared by identity.
+    ``==`` compares shapes by identity. The rules compare their contents.
     """
 
     kind: Kind

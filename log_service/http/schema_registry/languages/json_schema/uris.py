@@ -41,7 +41,7 @@ def without_fragment(uri: str) -> str:
 
 
 def fragment_of(uri: str) -> str:
-    """Return the fragment of a URI, decoded. It is empty if there is none."""
+    """Return the percent-decoded fragment of a URI. It is empty if there is none."""
     return unquote(uri.partition("#")[2])
 
 
@@ -74,7 +74,10 @@ def _text(uri: _Uri) -> str:
 
 
 def _beside(around: _Uri, path: str) -> str:
-    """Return the path of ``around`` with its last segment replaced by ``path``."""
+    """Return ``path`` resolved against the path of ``around``.
+
+    A relative path replaces the last segment. An absolute path is returned as it is.
+    """
     if path.startswith("/"):
         return path
     if around.authority is not None and not around.path:

@@ -1,8 +1,8 @@
 """Checks a schema against the meta-schema of its draft, one object of it at a time.
 
 The library ``jsonschema`` decides, with the meta-schemas that it brings, so nothing is fetched. It
-takes 0.1 ms for an object of draft 7 and 0.7 ms for one of 2020-12, and 60 ms to import. So it
-checks an object only if ``_RULES`` do not accept it. These rules never refuse an object. Each
+takes 0.1 ms for an object of draft 7 and 0.7 ms for one of 2020-12, and 60 ms to import. So objects
+that ``_RULES`` accept are valid without it, and only the others are left to the library. Each
 object is checked without the schemas inside it, so that nesting needs no recursion.
 """
 
@@ -33,7 +33,7 @@ from log_service.http.schema_registry.languages.limits import Budget
 Rule = Callable[[Json], bool]
 
 DOUBT_STEPS = 100
-"""What one question to the library costs, in steps."""
+"""The steps of the budget that one check by the library costs."""
 MESSAGE_LENGTH = 300
 _LIMIT_OF = {"exclusiveMaximum": "maximum", "exclusiveMinimum": "minimum"}
 _ANCHOR = re.compile(r"[A-Za-z][-A-Za-z0-9._]*")
@@ -85,7 +85,10 @@ def _regexes(schema: dict[str, Json]) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def _list_steps(schema: dict[str, Json]) -> int:
-    """Return the steps that the library takes for lists. It compares each item with every other."""
+    """Return the steps of the budget that the lists of an object cost.
+
+    The library compares each item of a list with every other. 100 comparisons cost one step.
+    """
     return sum(len(value) ** 2 for value in schema.values() if isinstance(value, list)) // 100
 
 
@@ -117,7 +120,10 @@ def _validator(number: int) -> Any:
 
 
 def _shallow(schema: dict[str, Json], draft: Draft) -> dict[str, Json]:
-    """Return an object whose inner schemas are empty, and whose whole numbers are integers."""
+    """Return a copy of an object for the library, which then checks this object alone.
+
+    Inner schemas that are objects are empty. Whole numbers, such as 2.0, are integers.
+    """
     return {keyword: _without_schemas(keyword, value, draft) for keyword, value in schema.items()}
 
 
@@ -220,7 +226,10 @@ def _never(_value: Json) -> bool:
 
 
 def _rules(draft: Draft) -> Mapping[str, Rule]:
-    """Return the rules of a draft, which accept the values of keywords."""
+    """Return a draft's rule for each keyword.
+
+    A rule accepts a value only if it is certainly valid.
+    """
     is_draft_4 = draft.number == DRAFT_4.number
     is_schema = _is_object_schema if is_draft_4 else _is_schema
     is_names = _is_some_names if is_draft_4 else _is_names
@@ -241,7 +250,7 @@ def _rules(draft: Draft) -> Mapping[str, Rule]:
 
 
 def _modern_rules(draft: Draft) -> dict[str, Rule]:
-    """Return the additional rules of the drafts since 2019-09."""
+    """Return the rules that the drafts since 2019-09 add or replace."""
     return {
         "$id": _is_whole_uri,
         "$anchor": _is_anchor,
@@ -278,7 +287,7 @@ def _is_whole_uri(value: Json) -> bool:
 
 
 _RULES = {draft.number: _rules(draft) for draft in DRAFTS}
-"""Checks whether a value is certainly valid, by draft and keyword.
+"""Functions that check whether a value is certainly valid, by draft and keyword.
 
-Other keywords may have any value.
+Keywords that are not listed may have any value.
 """

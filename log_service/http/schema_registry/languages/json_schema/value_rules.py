@@ -1,7 +1,7 @@
 """Compares strings, numbers and listed values.
 
 A removed or looser limit is compatible, a new or tighter one is not. Limits are compared
-exactly. Confluent's registry compares numbers as doubles, and ``multipleOf`` as integers.
+exactly. Confluent's registry compares numbers as doubles instead, and ``multipleOf`` as integers.
 """
 
 from dataclasses import dataclass
