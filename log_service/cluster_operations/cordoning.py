@@ -29,11 +29,14 @@ class Cordon:
         self._before: dict[int, str | None] = {}
 
     def forgotten(self, broker_id: int) -> None:
-        """Forget the cordon of a broker that is not a member of the cluster any more."""
+        """Forget the cordon of a broker that has left the cluster, so that it is not undone."""
         self._before.pop(broker_id, None)
 
     async def begin(self, admin: Admin, broker_id: int) -> None:
-        """Cordon a serving broker. If the cluster refuses, report that and continue."""
+        """Cordon a serving broker, unless it is cordoned already.
+
+        If the cluster refuses or its version has no cordons, report that and continue.
+        """
         resource = ConfigResource.broker(broker_id)
         try:
             entry = (await admin.describe_configs([resource]))[resource].get(CORDONED)

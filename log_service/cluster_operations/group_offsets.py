@@ -52,7 +52,8 @@ async def planned_moves(
 ) -> list[Move]:
     """Return the move of each partition in ``wanted``.
 
-    For a target of the kind ``given``, ``wanted`` also has the offsets.
+    For a target of the kind ``given``, ``wanted`` also has the new offset of each partition. Its
+    numbers are ignored for other kinds.
 
     Raises:
         ResetRefused: a partition does not exist, or has no committed offset that could be shifted.

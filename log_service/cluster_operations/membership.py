@@ -159,9 +159,8 @@ async def remove_voter(admin: Admin, node_id: int) -> bool:
     The voters are counted again, because one may have died while the broker was emptied.
 
     Raises:
-        KafkaError: the quorum refuses: another change of voters is under way, or it is the last
-            one.
-        PlanRefused: too few voters would be left.
+        KafkaError: the quorum refuses, for example because another change of voters is under way.
+        PlanRefused: the node is the last voter, or too few voters would be left.
     """
     found = await admin.describe_metadata_quorum()
     for voter in found.voters:

@@ -64,7 +64,7 @@ class Mover:
         return self._moving
 
     async def begin(self, admin: Admin) -> None:
-        """Throttle the replication that the plan's moves need."""
+        """Throttle the replication that the plan's moves need. Do nothing without a throttle."""
         if self._plan.throttle_bytes is None:
             return
         changes: dict[ConfigResource, dict[str, str | None]] = {}
@@ -174,7 +174,10 @@ async def elect_preferred(
 async def moves_under_way(
     admin: Admin, partitions: Sequence[TopicPartition] | None = None
 ) -> list[tuple[Move, int]]:
-    """Return each move that is under way, with the number of bytes that have arrived."""
+    """Return each move that is under way, with the number of bytes that have arrived.
+
+    ``partitions`` None means those of the whole cluster.
+    """
     moving = await admin.list_partition_reassignments(partitions)
     if not moving:
         return []
@@ -265,9 +268,9 @@ async def throttled_topics(admin: Admin, topics: Sequence[str]) -> list[str]:
 async def brokers_left_throttled(admin: Admin, state: ClusterState) -> list[int]:
     """Return the brokers whose replication throttle has an effect.
 
-    They have a rate, and a topic names throttled replicas. Call it after all else was read. It
-    returns no brokers if the quorum has no leader or a request fails, because a broker that
-    responded before may be down by now.
+    They have a rate, and a topic names throttled replicas. Call this function after all else was
+    read. It returns no brokers if the quorum has no leader or a request fails, because a broker
+    that responded before may be down by now.
     """
     if state.quorum.leader_id == NO_LEADER:
         return []

@@ -3,8 +3,8 @@
 These are the steps of ``tidelog cluster drain | remove``, and of a Dagster job.
 
 A serving broker is cordoned before its plan is made. It takes no new partitions until it is
-unregistered, or until the block of ``emptying`` ends and it stays. It is unregistered only once the
-cluster says that it has no replicas, does not vote, and has stopped.
+unregistered. If it is not, it takes new ones again after the block of ``emptying``. A broker is
+unregistered only once the cluster says that it has no replicas, does not vote, and has stopped.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection

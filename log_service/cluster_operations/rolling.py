@@ -59,6 +59,7 @@ class Stage(Enum):
 class RollingRestart:
     """One rolling restart. Call ``run`` once.
 
+    ``before`` is the state of the cluster before it, and ``order`` has the brokers to restart.
     ``done``, ``current`` with its ``stage``, and ``waiting`` show the progress of the restart.
     """
 
@@ -84,8 +85,8 @@ class RollingRestart:
         """Restart the brokers, and then elect the preferred leaders that led before the restart.
 
         Raises:
-            ClusterNotReady: the cluster is not in sync in time. The remaining brokers are not
-                restarted.
+            ClusterNotReady: the cluster is not in sync in time, or a restarted broker does not
+                serve in time. The remaining brokers are not restarted.
         """
         while self.waiting:
             self.stage, self.current = Stage.WAITS, self.waiting.pop(0)

@@ -105,6 +105,7 @@ async def _wait(
     """Wait for up to ``JOIN_SECONDS`` until ``is_wanted`` accepts the state of a broker.
 
     The state is True for fenced, False for serving, and None if the broker is not registered.
+    ``aim`` and ``failed`` are parts of the sentences about the wait and about its failure.
 
     Raises:
         ClusterNotReady: the broker has not reached the state in time.
@@ -139,7 +140,8 @@ async def wait_for_sync(
 ) -> None:
     """Wait until the cluster works without a broker that is to be restarted, or was restarted.
 
-    ``cluster_plans.rolling`` has the conditions.
+    ``cluster_plans.rolling`` has the conditions. In addition all other brokers must respond.
+    ``is_restarted`` only changes the texts.
 
     Raises:
         ClusterNotReady: they are not met within ``wait_seconds``. The text says why.

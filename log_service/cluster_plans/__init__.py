@@ -1,6 +1,6 @@
 """Plans for a cluster: where replicas should be, the steps of moves, and the present problems.
 
-Values in, values out.
+All functions take values and return values. None of them sends a request.
 
 - ``layout``: brokers, log directories and partitions as they are.
 - ``placement``: chooses hosts for replicas, with the least cost. Either even counts or few moves

@@ -25,8 +25,9 @@ def even_bytes(
 ) -> list[frozenset[int]]:
     """Return a placement that evens out the bytes of hosts.
 
-    The fullest and the emptiest differ by at most ``tolerance`` of the mean, unless no swap helps
-    any more or ``MAX_SWAPS`` are made.
+    ``placed`` has the present hosts of each item, and the result has its new ones. The bytes of the
+    fullest and the emptiest host then differ by at most ``tolerance`` of the mean, unless no swap
+    helps any more or ``MAX_SWAPS`` are made.
     """
     current = [set(each) for each in placed]
     weights = {

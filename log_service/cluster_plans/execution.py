@@ -1,9 +1,10 @@
-"""Carries a plan out in steps: the moves that may start now, their throttles, and their progress.
+"""Chooses the moves of a plan that may start now and their throttles, and counts the progress.
+
+The caller carries the moves out. This module reads no clock and sends no request.
 
 A broker takes part in at most ``limit`` copies at once, sent and received ones counted together. So
 a plan of thousands of moves leaves the cluster to its clients, and stopping it half-way leaves
-little under way. Moves that copy nothing (another order, fewer replicas) are not counted. Reads no
-clock and sends no request.
+little under way. Moves that copy nothing (another order, fewer replicas) are not counted.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

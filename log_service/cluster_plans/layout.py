@@ -1,7 +1,7 @@
 """A cluster at one moment: brokers with their log directories, and partitions with their replicas.
 
-Knows nothing of the source of the facts. A fenced broker is registered and does not serve. A
-broker that is not in ``brokers`` is unknown, and its replicas are lost until it registers again.
+This module does not read the cluster. A fenced broker is registered and does not serve. A broker
+that is not in ``brokers`` is unknown, and its replicas are lost until it registers again.
 """
 
 from collections.abc import Collection, Mapping

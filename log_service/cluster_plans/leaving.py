@@ -14,7 +14,11 @@ MAX_NAMED = 3
 
 
 def what_is_on(layout: ClusterLayout, broker_id: int) -> str:
-    """Return a text about a broker's replicas: their number, and those without another in sync."""
+    """Return a text about a broker's replicas, and about the partitions that depend on them.
+
+    The text has the number of replicas, of partitions that the broker leads, and of partitions
+    without another replica in sync.
+    """
     held = [each for each in layout.partitions if broker_id in each.replicas]
     if not held:
         return "no replica"

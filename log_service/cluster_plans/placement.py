@@ -14,8 +14,8 @@ Equal placements differ in which items move. A shift prefers an item whose topic
 the host that it leaves than on the one it goes to, and then an item whose bytes even out the two
 hosts best.
 
-Knows nothing of brokers, racks or partitions. The caller says which hosts an item may have
-together.
+This module knows nothing of brokers, racks or partitions. The caller says which hosts an item may
+have together.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -60,8 +60,9 @@ class Placement:
     """Places items on hosts. Call ``solve`` once.
 
     ``receivers`` may get items that they did not have. Every host may get back its own items.
-    ``kept`` has the hosts with which each item begins: at most as many as it wants, and legal
-    together. ``loads`` has the units that count for a host beside these items.
+    ``kept`` has the hosts with which each item begins: at most as many as it wants, and only such
+    that ``is_legal`` allows together. ``loads`` has the units that count for a host beside these
+    items.
     """
 
     def __init__(
@@ -350,7 +351,7 @@ class Placement:
 
 
 def _split(shifts: Sequence[Shift]) -> Iterator[list[Shift]]:
-    """Split a cycle in which an item occurs twice into its two shorter cycles, and yield them.
+    """Yield the two shorter cycles of a cycle in which an item occurs twice.
 
     Together they cost the same as the whole, so one of them lowers the cost, too.
     """

@@ -13,7 +13,7 @@ from log_service.common.types import TopicPartition
 class Move:
     """A partition's replicas before and after the move, each with the preferred leader first.
 
-    ``size_bytes`` is the size of one replica, ``source`` is the leader.
+    ``size_bytes`` is the size of one replica. ``source`` is the leader, which sends the copies.
     """
 
     where: TopicPartition

@@ -269,9 +269,9 @@ def join(
 def followed_by(
     layout: ClusterLayout, first: Plan, plan_next: Callable[[ClusterLayout], Plan]
 ) -> Plan:
-    """Return one plan that does the work of two.
+    """Return one plan that does the work of two: ``first``, and the plan of ``plan_next``.
 
-    The second plan is made for the layout that the first one leads to.
+    ``plan_next`` gets the layout that the first plan leads to.
     """
     changed = {move.where: move for move in first.moves}
     between = replace(
@@ -306,7 +306,10 @@ def followed_by(
 
 
 def lack_of_room(layout: ClusterLayout, plan: Plan) -> list[str]:
-    """Return a sentence for each broker that would get more bytes than its disk has room for."""
+    """Return a sentence for each broker that would get more bytes than its disk has room for.
+
+    Brokers that do not report their room are left out.
+    """
     found = []
     for broker in layout.brokers:
         received = plan.received_bytes.get(broker.broker_id, 0)
@@ -538,8 +541,10 @@ class _Arranging:
     def _choice(self, partition: PartitionLayout, hosts: frozenset[int]) -> frozenset[int]:
         """Return the brokers that may become the preferred leader of a partition.
 
-        If its replicas do not move, these are the present one, receivers, and leading brokers. An
-        observer is among them only if all are observers.
+        Only brokers that serve are candidates, unless none of its replicas' brokers serves, and
+        observers only if there are no others. If counts come first and the replicas do not move,
+        they are limited to the present preferred leader, receivers and leading brokers, as long as
+        one of these is a candidate.
         """
         serving = hosts.intersection(self.layout.active) or hosts
         able = serving - self.layout.observers or serving
@@ -548,7 +553,10 @@ class _Arranging:
         return able & {*self.receivers, *self.leading, *partition.replicas[:1]} or able
 
     def _others(self, brokers_of: Callable[[PartitionLayout], Sequence[int]]) -> dict[int, int]:
-        """Return each broker's load by the partitions that are not arranged."""
+        """Return how many of the partitions that are not arranged count for each broker.
+
+        ``brokers_of`` returns the brokers for which a partition counts.
+        """
         arranged = {partition.where for partition in self.partitions}
         loads = dict.fromkeys(self.keepers, 0)
         for partition in self.layout.partitions:

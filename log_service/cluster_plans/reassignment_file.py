@@ -115,12 +115,12 @@ class PlanFile:
 
 
 def read(text: str, name: str) -> PlanFile:
-    """Read the text of a reassignment file.
+    """Read the text of a reassignment file. ``name`` is the file's name in errors.
 
     ``plan_of`` reports its mistakes, together with those that only the cluster shows.
 
     Raises:
-        PlanFileMistakes: the text is not JSON.
+        PlanFileMistakes: the text is not JSON, or is nested too deeply.
     """
     try:
         content = json.loads(text, object_pairs_hook=_Fields)

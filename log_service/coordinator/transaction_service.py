@@ -297,7 +297,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
     ) -> None:
         """Respond with AddPartitionsToTxnResponse.
 
-        If a partition does not exist, none of its transaction's partitions is added.
+        If a partition does not exist, no partition of the same transaction is added.
         """
         if api_version < FIRST_ADD_VERSION_WITH_MANY:
             self._add_of_one(request, api_version, on_reply, is_there)
@@ -480,10 +480,11 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         refuse: Refuse,
         patience_ms: int | None = None,
     ) -> None:
-        """Send a request to the shard of an id. Retry if the previous transaction ends soon.
+        """Send a request to the shard of an id, and retry it if it has to wait.
 
-        ``patience_ms`` bounds the wait. If it is None, the bound is ``end_patience_ms`` of the
-        configuration, as for a client's request.
+        It waits while the previous transaction is expected to end soon. ``patience_ms`` bounds the
+        wait. If it is None, the bound is ``end_patience_ms`` of the configuration, as for a
+        client's request.
         """
         waits_ms = self._config.end_patience_ms if patience_ms is None else patience_ms
         self._waiting.ask(

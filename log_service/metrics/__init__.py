@@ -10,6 +10,6 @@ The package uses no sockets, clocks or files.
 - ``http_page``: reads the head of an HTTP/1.1 request for a page of text, and writes the head of
   the response.
 
-The path of a request pays for two readings of the caller's clock, one search in a tuple and a few
-plain integers. Everything else is computed when the page is read.
+Measuring a request costs two readings of the caller's clock, one search in a tuple and a few
+additions of integers. Everything else is computed when the page is read.
 """

@@ -44,7 +44,7 @@ def escaped(text: str) -> str:
 def rendered(
     families: Iterable[Family | None], lines_per_chunk: int = LINES_PER_CHUNK
 ) -> Iterator[bytes]:
-    """Yield the page in chunks of at most ``lines_per_chunk`` lines.
+    """Yield the text of the metrics in chunks of at most ``lines_per_chunk`` lines.
 
     A family without samples is left out. A None among the families becomes an empty chunk, at which
     the sender may let other tasks run.

@@ -1,7 +1,7 @@
 """Counts failed logins and handshakes by address, in bounded memory.
 
 Invariant: every failure is counted, and clients cannot make more than ``MAX_COUNTED_ADDRESSES``
-series.
+series, and one more for each mechanism.
 """
 
 from collections import Counter, OrderedDict
@@ -18,8 +18,9 @@ TLS: Final = "TLS"
 class FailureCounts:
     """Failed logins or handshakes by mechanism and address.
 
-    A bounded number of pairs is counted singly. If there is one more, the pair whose last failure
-    is longest ago is counted with all other addresses of its mechanism.
+    At most ``MAX_COUNTED_ADDRESSES`` pairs of mechanism and address are counted singly. If there is
+    one more, the count of the pair whose last failure is longest ago is added to the count of the
+    address ``other`` of its mechanism.
     """
 
     def __init__(self) -> None:

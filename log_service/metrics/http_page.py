@@ -30,8 +30,8 @@ LAST_CHUNK = b"0\r\n\r\n"
 class PageRequest:
     """The method and the path of a request.
 
-    ``is_chunked`` means that the client knows chunked responses (HTTP/1.1). ``hosts`` are the names
-    by which it reached this host.
+    ``is_chunked`` means that the client knows chunked responses (HTTP/1.1). ``hosts`` are the
+    values of the request's ``Host`` headers, in lower case.
     """
 
     path: str
@@ -73,7 +73,7 @@ def parse_request(received: bytes | bytearray) -> PageRequest | Refusal | None:
 
 
 def is_local_name(host: str) -> bool:
-    """Return whether a ``Host`` is an address or ``localhost``.
+    """Return whether the host in a ``Host`` header is an IP address or ``localhost``.
 
     Any other name may be one that somebody's DNS points here (DNS rebinding).
     """

@@ -1,9 +1,9 @@
 """Counts durations in fixed buckets, from which quantiles of the last minutes are computed.
 
 This module decides the buckets. The last minutes are the current window and the one before, and a
-window ends at the first reading after a minute. There are twelve buckets to a decade, from a
-microsecond to a hundred seconds, so that a quantile is off by a tenth at most. It has no clock,
-because the caller passes in durations and the time of reading.
+window ends at the first reading after a minute. Each power of ten has twelve buckets, from a
+microsecond to a hundred seconds, so that a quantile is off by a tenth at most. This module has no
+clock, because the caller passes in durations and the time of reading.
 
 Invariants: counts only grow. Counting a duration takes one search in a tuple and two additions.
 """
@@ -94,10 +94,10 @@ def quantiles_ms(counts: Sequence[int], wanted: Sequence[float]) -> list[float]:
 
 
 def _within(bucket: int, counts: Sequence[int], seen: int, rank: float) -> float:
-    """Return the duration in ns at which the rank ``rank`` lies within a bucket.
+    """Return the duration in ns of the measurement that has the rank ``rank``, from the shortest.
 
-    The bucket's durations are taken to be spread evenly. ``seen`` is the sum of the counts up to
-    and including the bucket.
+    It lies in the given bucket. The bucket's durations are taken to be spread evenly. ``seen`` is
+    the sum of the counts up to and including the bucket.
     """
     if bucket < 0:
         return 0.0

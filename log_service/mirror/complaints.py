@@ -45,7 +45,10 @@ class Complaints:
             logger.warning("%s: over: %s", self._name, text)
 
     def current(self) -> list[str]:
-        """Return the latest ``MAX_SHOWN`` current complaints, the latest first."""
+        """Return the latest ``MAX_SHOWN`` current complaints, the latest first.
+
+        Each begins with the flow's name.
+        """
         self._expire(self._now_ms())
         return [f"{self._name}: {text}" for text in [*reversed(self._made_ms)][:MAX_SHOWN]]
 

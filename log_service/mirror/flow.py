@@ -1,9 +1,9 @@
 """Runs one flow with its clients, topics, groups and records, until something fails.
 
-Decides the order of the first steps. First the flow's producer initializes its transactional id,
-which fences an earlier producer and ends its transaction. Only then is the committed progress read,
-so that no other process can change it afterwards. Any failure ends the flow. ``service`` then
-starts it again from the last committed transaction.
+This module decides the order of the first steps. First the flow's producer initializes its
+transactional id, which fences an earlier producer and ends its transaction. Only then is the
+committed progress read, so that no other process can change it afterwards. Any failure ends the
+flow. ``service`` then starts it again from the last committed transaction.
 """
 
 from collections.abc import Callable, Sequence

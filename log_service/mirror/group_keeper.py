@@ -104,6 +104,7 @@ class GroupKeeper:
     ) -> Offsets:
         """Translate a group's offsets, and move them past the transaction markers of the target.
 
+        Only offsets of partitions that the group has read completely are moved (``group_plan``).
         ``known`` are the group's offsets in the target. End offsets are requested only for
         partitions whose known offset is not past the marker yet.
         """

@@ -1,6 +1,7 @@
 """Decides the offsets to commit for a group in the target, so that its consumers can move there.
 
-Decides by the group's offsets in both clusters and by the mirrored progress. Sends no request.
+The decision depends on the group's offsets in both clusters and on the mirrored progress, which are
+arguments. This module sends no request.
 
 A transaction ends with a marker, which takes the offset after the last record. A group that has
 read all mirrored records gets the offset after that marker. Otherwise it would have a lag of one
@@ -82,9 +83,9 @@ def partitions_read_up(
 def behind_marker(offset: OffsetAndMetadata, ends: PartitionOffsets) -> OffsetAndMetadata:
     """Return ``offset`` plus one if only a transaction marker can be at ``offset``.
 
-    Return it unchanged otherwise. The transaction of the last mirrored record is committed if the
-    last stable offset is after ``offset``. Its marker is at ``offset`` if that is the last offset
-    of the partition.
+    Return it unchanged otherwise. ``offset`` follows the last mirrored record. If the last stable
+    offset is after ``offset``, the transaction of this record is committed. If ``offset`` is also
+    the last offset of the partition, the marker of this transaction is there.
     """
     is_marker_last = ends.high_watermark == ends.last_stable_offset == offset.offset + 1
     return replace(offset, offset=offset.offset + 1) if is_marker_last else offset

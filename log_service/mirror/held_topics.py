@@ -1,8 +1,8 @@
-"""Topics that are not mirrored for a while, because the target refuses their records.
+"""Remembers topics that are not mirrored for a while, because the target refuses their records.
 
 Records of several topics share a transaction, and one refused record aborts it. If the topic of
-this record is left out, the other topics of the flow can continue. Decides which errors are the
-fault of one topic, and how long the topic is left out. Sends no request.
+this record is left out, the other topics of the flow can continue. This module names the errors
+that are the fault of one topic. Its callers decide which topics are left out, and for how long.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Measures the lag of a mirror's flows: records of the source that the target has not committed.
 
-Reads the committed progress from the target and the offsets from the source. It does not ask the
-mirror's own process, so it also works if the mirror is not running. Writes nothing.
+It reads the committed progress from the target and the offsets from the source. It does not ask
+the mirror's own process, so it also works if the mirror is not running. It writes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,7 +75,9 @@ class FlowLag:
 async def measure_lag(
     flows: Sequence[FlowSettings], flow: FlowSettings, env: Env, timeout_ms: int | None = None
 ) -> FlowLag:
-    """Return the present lag of a flow. ``timeout_ms`` limits each request to a cluster.
+    """Return the present lag of ``flow``. ``timeout_ms`` limits each request to a cluster.
+
+    ``flows`` are all enabled flows, which decide what ``flow`` must not mirror.
 
     Raises:
         KafkaError: a cluster cannot be reached, or refuses a request.
@@ -169,7 +171,7 @@ async def _seconds_behind(
 
 
 async def _timestamps(source: Admin, where: TopicPartition, position: int) -> list[int]:
-    """Return the timestamps of the records from ``position`` up to the end of its batch."""
+    """Return the timestamps of the records from ``position`` to the end of the batch around it."""
     return [
         record.timestamp
         async for chunk in read_range(source, where, position, position + 1, timeout_ms=LOOK_MS)

@@ -1,9 +1,9 @@
 """The mirrored offset of one partition, and the translation of source offsets to target offsets.
 
-Decides which runs of offsets are remembered, and how an offset is translated. In a *run* the
-offsets of both clusters advance together: the record at ``source + i`` is at ``target + i``, for
-each i below ``length``. Markers, compaction and aborted records end a run. KIP-382 calls the
-beginning of a run an offset sync.
+The translation uses *runs* of records. In a run the offsets of both clusters advance together: the
+record at ``source + i`` is at ``target + i``, for each i below ``length``. This module decides
+which runs are remembered, and how an offset is translated with them. Markers, compaction and
+aborted records end a run. KIP-382 calls the beginning of a run an offset sync.
 
 Invariants:
 
@@ -170,7 +170,7 @@ def encode_key(topic_partition: TopicPartition) -> bytes:
 
 
 def encode_value(progress: Progress) -> bytes:
-    """Return the record value of a progress."""
+    """Return the record value that holds a partition's progress."""
     return _as_json(
         {
             "source_topic_id": progress.lineage.source_topic_id,

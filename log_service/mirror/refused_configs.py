@@ -2,8 +2,8 @@
 
 A cluster refuses a topic as a whole because of one config, and its error names at most one config.
 So after a refusal each config of the topic is tried alone. The topic then gets the accepted
-configs, and its records are mirrored. Decides which errors may be about configs, and words the text
-that reports the refused ones.
+configs, and its records are mirrored. This module decides which errors may be about configs, and
+makes the text that reports the refused configs.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,8 +1,8 @@
 """Decides the name of a mirrored topic in the target, and which topics came from the target.
 
 With the default policy a topic ``orders`` of the cluster A becomes the remote topic ``A.orders``.
-With the identity policy it has the same name. Decides by names alone, without requests or files.
-KIP-382, KIP-690.
+With the identity policy it has the same name, and the name does not tell where it came from. Only
+names decide, without requests or files. KIP-382, KIP-690.
 
 Invariant: with the default policy no topic goes back to a cluster whose alias is part of its name,
 even if it passed through several clusters.
@@ -31,7 +31,8 @@ class ReplicationPolicy:
     def topic_source(self, topic: str) -> str | None:
         """Return the alias at the beginning of a topic's name, or None if the name has no alias.
 
-        If the topic was mirrored, it was mirrored from the cluster with this alias.
+        If the topic was mirrored, it was mirrored from the cluster with this alias. With the
+        identity policy no name has an alias.
         """
         alias, separator, upstream = topic.partition(self.separator)
         return alias if not self.is_identity and alias and separator and upstream else None
@@ -44,7 +45,10 @@ class ReplicationPolicy:
         return None if self.topic_source(topic) is None else topic.partition(self.separator)[2]
 
     def is_cycle(self, topic: str, target: str) -> bool:
-        """Whether a topic came from the cluster ``target``, directly or through other clusters."""
+        """Whether a topic came from the cluster ``target``, directly or through other clusters.
+
+        The aliases in its name tell that. With the identity policy the result is always False.
+        """
         upstream: str | None = topic
         while upstream is not None:
             if self.topic_source(upstream) == target:

@@ -22,7 +22,8 @@ class Retries:
     def settle(self, failed: Collection[str], now_s: float) -> None:
         """Note the items that failed at ``now_s``, and forget all others.
 
-        The others succeeded or are no longer wanted. An item that was not due keeps its pause.
+        The others succeeded or are no longer wanted. A failed item that was tried before it was due
+        keeps its pause and the time of its next attempt.
         """
         for name in self._pauses.keys() - set(failed):
             del self._pauses[name], self._due_s[name]

@@ -1,9 +1,9 @@
 """Runs all flows of one process, and starts a failed flow again after a growing pause.
 
-Flows do not affect each other. Decides how long to wait before a flow starts again, and when the
-process counts as hung. It touches the heartbeat file as long as all of its flows make progress. The
-complaint file lists the present problems, and is empty if there are none. A supervisor reads both
-files.
+Flows do not affect each other. This module decides how long to wait before a flow starts again, and
+when the process counts as hung. It touches the heartbeat file as long as all flows of the process
+make progress. The complaint file lists the present problems, and is empty if there are none. A
+supervisor reads both files.
 """
 
 import logging

@@ -85,7 +85,9 @@ class TopicKeeper:
         self._doubt.set()
 
     async def refresh(self) -> None:
-        """Update the topics of the target as far as possible.
+        """Update the topics of the target as far as possible, and replace ``topics``.
+
+        Topics that must not be mirrored, are missing or cannot be changed cause complaints.
 
         Raises:
             KafkaError: a request to a cluster failed.
@@ -138,7 +140,8 @@ class TopicKeeper:
     async def _configs(self, admin: Admin, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the configs that are set for each topic itself, by topic.
 
-        Topics whose configs cannot be read are left out.
+        Topics whose configs cannot be read are left out. They cause a complaint, unless the topic
+        does not exist.
         """
         resources = [ConfigResource.topic(topic) for topic in topics]
         if not resources:

@@ -1,8 +1,8 @@
 """Decides the changes in the target cluster that make its topics like those of the source.
 
-Decides which topics to create, which get more partitions, and which configs to set or reset. Sends
-no request, because the present topics are arguments. No topic loses partitions, and no topic is
-deleted. The target retains topics that the source deletes.
+Topics are created, partitions are added, and configs are set or reset. No topic loses partitions,
+and no topic is deleted. The target retains topics that the source deletes. This module sends no
+request, because the present topics are arguments.
 
 Invariant: only configs set for the topic itself are compared, because each cluster has its own
 defaults.

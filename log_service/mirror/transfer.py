@@ -68,8 +68,9 @@ class RecordRefusedError(KafkaError):
 class Transfer:
     """Mirrors the records of one flow. ``progress`` is the committed progress at the beginning.
 
-    ``doubt`` is called if a topic may have been deleted or created anew. The caller should then
-    call ``follow`` with the present topics soon.
+    ``held`` are the topics that are left out for a while. ``doubt`` is called if a topic may have
+    been deleted or created anew. The caller should then call ``follow`` with the present topics
+    soon.
     """
 
     def __init__(
@@ -204,7 +205,8 @@ class Transfer:
         """Mirror the next records of the source, and return how many were read.
 
         The count includes records that the target refuses. It is 0 if no records arrive for
-        ``POLL_MS``, if reading failed, or if a topic was created anew.
+        ``POLL_MS``, if reading failed, if the source's log was truncated, or if a topic was created
+        anew.
 
         Raises:
             KafkaError: the transaction failed, so its records are not mirrored. The flow has to
@@ -345,10 +347,10 @@ class Transfer:
         )
 
     async def _leave(self, topics: Collection[str]) -> int:
-        """Stop reading topics until ``follow`` names them again, and return 0.
+        """Stop reading topics until ``follow`` names them again.
 
         ``doubt`` is called, so that this happens soon. All other topics are read again from the
-        committed progress.
+        committed progress. Return 0, the result of the ``step`` that calls this.
         """
         self._doubt()
         await self._read_again_without(topics)

@@ -1,7 +1,7 @@
 """The local certificate authority of ``tidelog up --secure``.
 
-It signs the certificates of the nodes and clients of one installation. Decides how long
-certificates are valid, and when they are renewed: when a third of their validity is left. Keys are
+It signs the certificates of the nodes and clients of one installation. It decides how long
+certificates are valid. They are renewed when a third of their validity is left. Keys are
 ECDSA P-256, because a handshake with them costs a third of one with RSA. ``cryptography`` is
 imported only when a certificate is made.
 
@@ -131,7 +131,7 @@ def make_private_directory(path: Path) -> None:
 def close_to_writers(path: Path) -> None:
     """Remove the permission of other accounts to write in a directory.
 
-    They could replace private files with files of their own.
+    Accounts with this permission could replace private files with files of their own.
 
     Raises:
         StorageError: the permission cannot be removed.
@@ -159,7 +159,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def certificate_part(pem: bytes) -> bytes:
-    """Return the certificates of a PEM text that begins with a private key."""
+    """Return a PEM text without the private key that comes before its certificates."""
     return pem[pem.index(b"-----BEGIN CERTIFICATE-----") :]
 
 

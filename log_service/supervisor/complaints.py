@@ -15,7 +15,10 @@ MAX_COMPLAINTS = 50
 
 
 def complaints_of(component: Component) -> tuple[str, ...]:
-    """Return the problems that a component reports about itself, one per item."""
+    """Return the problems in a component's complaint file, one per item.
+
+    There are none if the file cannot be read.
+    """
     if component.complaint_path is None:
         return ()
     try:

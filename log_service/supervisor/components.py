@@ -1,10 +1,11 @@
-"""The components of an installation: broker, mirror, registry, and those of other packages.
+"""Makes an installation's components: broker, mirror, registry, and those of other packages.
 
-Other packages register components in the entry point group ``tidelog.services``.
+It decides how the broker of ``tidelog up`` is configured, and chooses and checks ports. A project
+with a ``mirror.properties`` has a mirror.
 
-Decides how the broker of ``tidelog up`` is configured, and that a project with a
-``mirror.properties`` has a mirror. Knows nothing of the other components, because their entry
-points make them. Without the platform extra there are none.
+Other packages register callables in the entry point group ``tidelog.services``, which make their
+components. This module knows nothing more of these components. Without the platform extra there
+are none.
 """
 
 import os
@@ -137,9 +138,9 @@ def broker_component(
 
 
 def prepared(brokers: Sequence[Component], others: Sequence[Component]) -> list[Component]:
-    """Return ``brokers``. The essential ones first run the ``before_brokers`` of ``others``.
+    """Return ``brokers``. The essential ones run the ``before_brokers`` of ``others`` first.
 
-    A failed command does not keep a broker from starting.
+    These are commands. One that fails does not keep a broker from starting.
     """
     commands = tuple(
         ("sh", "-c", '"$@"; true', "sh", *argv) for each in others for argv in each.before_brokers
@@ -205,9 +206,9 @@ def registry_properties(
 def registry_component(
     context: ServiceContext, after: Sequence[str], protection: InstallationProtection | None = None
 ) -> list[Component]:
-    """Return the component of the schema registry, in a list. ``after`` are the brokers' names.
+    """Return the component of the schema registry, in a list, and write its settings file.
 
-    The list is empty if no port is set.
+    The list is empty if no port is set. ``after`` are the brokers' names.
     """
     if context.registry_port is None:
         return []
@@ -234,9 +235,9 @@ def registry_component(
 def rest_component(
     context: ServiceContext, after: Sequence[str], protection: InstallationProtection | None = None
 ) -> list[Component]:
-    """Return the component of the REST proxy, in a list. ``after`` are the brokers' names.
+    """Return the component of the REST proxy, in a list, and write its settings file.
 
-    The list is empty if no port is set.
+    The list is empty if no port is set. ``after`` are the brokers' names.
     """
     if context.rest_port is None:
         return []
@@ -293,8 +294,8 @@ def _service_url(host: str, port: int, protection: InstallationProtection | None
 def registry_port_of(host: str, wanted: int | None) -> int | None:
     """Return the port of the schema registry, None for no registry.
 
-    It is the wanted port (0 means no registry), else the default, else a free port. Without the
-    packages of the extra there is no registry.
+    The port is chosen as by ``port_of``. Without the packages of the extra ``http`` there is no
+    registry.
 
     Raises:
         ConfigError: the wanted port is occupied.
@@ -305,7 +306,9 @@ def registry_port_of(host: str, wanted: int | None) -> int | None:
 
 
 def rest_port_of(host: str, wanted: int | None) -> int | None:
-    """Return the port of the REST proxy, as ``registry_port_of`` does.
+    """Return the port of the REST proxy, None for no proxy.
+
+    The port is chosen as by ``port_of``. Without the package ``h11`` there is no proxy.
 
     Raises:
         ConfigError: the wanted port is occupied.
@@ -348,7 +351,9 @@ def registered_components(context: ServiceContext) -> list[Component]:
 
 
 def check_is_address(host: str) -> None:
-    """Refuse a host that is not an address of this machine, before an error would blame a port.
+    """Refuse a host that is not an address of this machine.
+
+    Call it before ports are checked, because their errors would blame the port instead.
 
     Raises:
         ConfigError: the name is unknown, or the address is not this machine's.
@@ -425,7 +430,7 @@ def _bind_once(host: str, port: int) -> None:
 def metrics_port_of(host: str, wanted: int | None, *, usual: int = METRICS_PORT) -> int | None:
     """Return the port of a broker's metrics page, None for no page.
 
-    It is the wanted port (0 means no page), else the default, else a free port.
+    The port is chosen as by ``port_of``.
 
     Raises:
         ConfigError: the wanted port is occupied.
@@ -434,9 +439,11 @@ def metrics_port_of(host: str, wanted: int | None, *, usual: int = METRICS_PORT)
 
 
 def port_of(host: str, wanted: int | None, usual: int, what: str, option: str) -> int | None:
-    """Return the wanted port, else the default ``usual``, else a free port.
+    """Return the port of a service: ``wanted``, or without it ``usual`` or any free port.
 
-    If 0 is wanted, return None.
+    ``wanted`` 0 means no port, so None is returned. ``wanted`` None leaves the choice to this
+    function: ``usual`` unless it is occupied, else any free port. ``what`` and ``option`` are those
+    of ``check_port_is_free``.
 
     Raises:
         ConfigError: the wanted port is occupied.
@@ -473,8 +480,8 @@ def service_context(
 ) -> ServiceContext:
     """Return the settings that all components share. Make sure that their ports are free.
 
-    ``metrics_port``: see ``metrics_port_of``. ``registry_port`` and ``rest_port``: see
-    ``registry_port_of``. ``console_port`` None means no console.
+    ``metrics_port``, ``registry_port`` and ``rest_port`` are chosen as by ``port_of``.
+    ``console_port`` was chosen by the caller (``console_port_of``). None means no console.
 
     ``bootstrap_servers`` and ``spark_remote`` name a cluster and a Spark Connect server of the
     user's own. The installation then starts none itself. Without the platform nothing listens on

@@ -24,8 +24,8 @@ PACKAGES = ("h11", "jinja2", "httpx")
 def console_port_of(wanted: int | None) -> int | None:
     """Return the port of the console, None for no console.
 
-    It is the wanted port (0 means no console), else the default, else a free port. Without the
-    packages of the extra there is no console.
+    The port is chosen as by ``port_of``. Without the packages of the extra ``http`` there is no
+    console.
 
     Raises:
         ConfigError: the wanted port is occupied.
@@ -40,10 +40,10 @@ def console_component(
     brokers: Sequence[Component],
     protection: InstallationProtection | None = None,
 ) -> list[Component]:
-    """Return the component of the console, in a list. It starts after the brokers.
+    """Return the component of the console, in a list, and write its settings file.
 
-    The list is empty if no port is set. Only the owner may read its settings file, because it may
-    have the secrets of a client.
+    The list is empty if no port is set. The console starts after the brokers. Only the owner may
+    read the file, because it may have the secrets of a client.
     """
     if context.console_port is None:
         return []
@@ -84,7 +84,8 @@ def console_component(
 def in_project(components: Sequence[Component]) -> list[Component]:
     """Let the console run in the folder and environment of the component that loads the project.
 
-    Return all components. The console's own clients still get their settings only from its file.
+    Return all components. Nothing changes without such a component. The console's own clients still
+    get their settings only from the console's settings file.
     """
     code = next((each for each in components if each.name == CODE), None)
     if code is None:

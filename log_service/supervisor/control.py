@@ -6,8 +6,8 @@ carries out one request after the other, and writes each result into a file besi
 the supervisor that holds the directory's lock does that, so a request to a supervisor that has
 ended is refused at once.
 
-Invariant: only its owner may enter the directory, whatever the umask was, because a process that
-can write there can stop nodes.
+Invariant: only its owner may enter ``control/``, whatever the umask was, because a process that can
+write there can stop nodes.
 """
 
 import json

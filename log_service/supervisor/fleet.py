@@ -44,8 +44,8 @@ class Fleet:
         new properties file.
 
         Raises:
-            ConfigError: the node does not exist, cannot be removed, or is stopped or running
-                already.
+            ConfigError: the node does not exist, cannot be added or removed, or is stopped or
+                running already.
             StartFailed: the node does not start.
         """
         if request.command == ADD:

@@ -63,7 +63,7 @@ def grants(user: str = PLATFORM) -> list[AclBinding]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Create the ACLs; existing ones stay."""
+    """Create the ACLs of the users in ``arguments``. Existing ACLs stay."""
     servers, file, *users = arguments
     with BlockingAdmin(
         servers, **settings_from_file(file), default_api_timeout_ms=TIMEOUT_MS

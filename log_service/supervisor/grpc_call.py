@@ -1,8 +1,8 @@
-"""The bytes of one gRPC call for a probe. Writes a request, and recognizes a response.
+"""Makes the bytes of one gRPC call for a probe, and decides whether the server has responded.
 
-Decides which bytes are written and which response counts as alive. It knows no connection. Headers
-are written as literals, which every server reads (RFC 7541, section 6.2.2). Headers of a response
-are not decoded. Their arrival alone proves that the server has handled the call.
+It opens no connection, because bytes are passed in and out. Headers are written as literals, which
+every server reads (RFC 7541, section 6.2.2). Headers of a response are not decoded. Their arrival
+alone proves that the server has handled the call.
 
 Invariant: a call is the only one of its connection, and its stream has the number 1.
 """

@@ -9,8 +9,8 @@ because the voters are fixed in the files.
 The properties files have the keys of Kafka's server.properties, so ``tidelog serve`` and Apache
 Kafka start from them, too. Ports follow from the node's id. Node 1 has the broker port that
 ``tidelog up`` was given, node 2 the next one. A controller listens ``CONTROLLER_PORTS`` above its
-broker port. In a secured installation, the listener that checks passwords is ``LOGIN_PORTS`` above
-it.
+broker port. In a secured installation, each node also has a listener that checks passwords,
+``LOGIN_PORTS`` above its broker port.
 """
 
 import json
@@ -341,9 +341,11 @@ def properties_of(
     logs: Path,
     metrics: str | None,
 ) -> dict[str, str]:
-    """Return a node's server properties.
+    """Return a node's server properties, without encryption and login.
 
-    Topics get a replication factor of 3 by default, or the number of brokers if that is lower.
+    ``logs`` is the directory of the node's logs. ``metrics`` is the listener of its metrics page,
+    None for no page. Topics get a replication factor of 3 by default, or the number of brokers if
+    that is lower.
     """
     factor = min(FACTOR, len(cluster.nodes))
     min_isr = str(max(1, factor - 1))
@@ -380,7 +382,10 @@ def properties_of(
 
 
 def protected(settings: Mapping[str, str], protection: Mapping[str, str]) -> dict[str, str]:
-    """Return a node's properties with TLS for clients and a listener that checks passwords."""
+    """Return a node's properties with TLS on its listener for clients and other brokers.
+
+    A listener that checks passwords is added. ``protection`` are the properties that secure a node.
+    """
     listeners = settings["listeners"].replace(f"{CLIENT_LISTENER}://", f"{SECURE_LISTENER}://", 1)
     client_port = int(listeners.partition(",")[0].rpartition(":")[2])
     listeners += f",{LOGIN_LISTENER}://{login_server(client_port)}"
@@ -491,5 +496,5 @@ class NodeFactory:
         return None if port is None else host_port(self.context.host, port)
 
     def components(self, cluster: ClusterSpec) -> Sequence[Component]:
-        """Return the components of all nodes."""
+        """Return the components of all nodes, and write their properties files."""
         return [self.component(cluster, node) for node in cluster.nodes]

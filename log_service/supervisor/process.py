@@ -1,6 +1,6 @@
 """One component's process: it starts with its guard, writes to a log file, and ends in time.
 
-Knows nothing of other components and never restarts anything.
+This module knows nothing of other components and never restarts anything.
 """
 
 import os
@@ -118,7 +118,10 @@ async def start(component: Component, log_directory: Path) -> ComponentProcess:
 
 
 async def run_to_end(component: Component, argv: Argv, log_directory: Path) -> int:
-    """Run one of a component's own commands, such as its preparation, and return its exit code."""
+    """Run one of a component's own commands, such as its preparation, and return its exit code.
+
+    Its output goes to the component's log file.
+    """
     with open_log(log_directory / f"{component.name}.log") as output:
         finished = await trio.run_process(
             list(argv),

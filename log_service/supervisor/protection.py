@@ -81,7 +81,9 @@ class InstallationProtection:
         return self.directory / "clients" / LOGIN_FILE
 
     def write_login_file(self, servers: Sequence[str]) -> Path:
-        """Write ``host:port`` of each node that checks passwords, and return the file's path.
+        """Write ``login_file``, and return its path.
+
+        ``servers`` are the addresses, ``host:port``, at which nodes check passwords.
 
         Raises:
             StorageError: the file cannot be written.

@@ -77,7 +77,7 @@ class HeartbeatReadiness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UptimeReadiness:
-    """Ready once the process has run for a time. Later hangs are not noticed."""
+    """Ready once the process has run for ``seconds``. Later hangs are not noticed."""
 
     seconds: float = 2.0
 
@@ -101,10 +101,11 @@ class Component:
     ``before_brokers`` are commands that run before each start of the installation's own brokers.
     Their exit codes do not matter.
 
-    ``prepare`` runs to its end before each start of the component and must succeed. ``before_stop``
-    runs once when the installation stops, while the component and all in ``after`` still run.
-    ``stop_deadline_s`` is how long it may take to end after SIGTERM before it is killed. Components
-    of one ``stop_group`` that start one after the other are asked to stop at the same time.
+    ``prepare`` are commands that run to their end before each start of the component and must
+    succeed. The commands ``before_stop`` run once when the installation stops, while the component
+    and all in ``after`` still run. ``stop_deadline_s`` is how long the component may take to end
+    after SIGTERM before it is killed. Components of one ``stop_group`` that start one after the
+    other are asked to stop at the same time.
 
     If the first start of an ``is_essential`` component fails, or the user's own component does not
     respond in time, the installation ends. Any other component is tried again until it succeeds,

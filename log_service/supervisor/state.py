@@ -104,6 +104,8 @@ def is_locked(data_directory: Path) -> bool:
 def held_lock(data_directory: Path) -> Iterator[None]:
     """Lock the data directory for one supervisor, and delete the state file of an earlier one.
 
+    The lock is held until the block ends.
+
     Raises:
         StorageError: another supervisor runs on it, or it cannot be written.
     """

@@ -5,8 +5,9 @@ as hung (three probes in a row got no response), how long to wait before a resta
 one second to thirty, from one second again after a minute of health), and in which order everything
 ends: opposite to the start. Components of the user's own are only waited for and watched. Problems
 that a component reports are printed on the terminal. The supervisor does not know the purpose of
-components. If a component that is not essential does not start, the others continue. It is tried
-again, each time with twice the deadline, up to eight times, because a slow machine may stay slow.
+components. If a component that is not essential does not start, the others continue. Its start is
+tried again until it succeeds. After each start that took too long, its deadline doubles, up to
+eight times the first one, because a slow machine may stay slow.
 
 Invariants: at most one process per component. After ``run`` has returned, none is left.
 """
@@ -176,7 +177,10 @@ class Supervisor:
             await ready.wait()
 
     def kill(self) -> None:
-        """Kill all components at once instead of stopping them gracefully."""
+        """Kill all components at once instead of stopping them gracefully.
+
+        A graceful stop in ``run`` ends at once, whether it is under way or begins later.
+        """
         self._stopping.cancel()
         for running in self._processes.values():
             running.kill()

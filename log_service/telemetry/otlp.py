@@ -2,8 +2,8 @@
 
 This module decides which types of metrics are kept: gauges and sums. Histograms and summaries,
 which no Kafka client pushes, are counted and skipped. The size of the push and ``MAX_POINTS`` bound
-the work. Points with too many labels are skipped, too. The library is imported with the first push,
-because most brokers never get one.
+the work. Points with too many labels are skipped, too. OTLP's library is imported with the first
+push, because most brokers never get one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,8 +36,8 @@ Labels = tuple[tuple[str, str], ...]
 class Point(NamedTuple):
     """One number of a metric.
 
-    ``is_growth`` means that the value is added to those of earlier pushes. ``is_count`` means that
-    the metric never decreases.
+    ``is_growth`` means that the value is the growth since the client's last push, so it must be
+    added to the values of earlier pushes. ``is_count`` means that the metric never decreases.
     """
 
     name: str

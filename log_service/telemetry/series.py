@@ -1,8 +1,9 @@
 """The newest values of metrics that clients pushed (KIP-714), for the metrics page.
 
-This module decides how many series are kept, and for how long after a client's last push. Points
-that hold growth are added up, so that a sum becomes a counter, whatever the client sends. If there
-is no room for a new series, it is counted and left out. Existing ones stay.
+This module decides how many series are kept. The caller decides for how long after a client's last
+push. A client may send a sum as its total or as its growth since the last push. Growth is added up,
+so that the page always shows the total. If there is no room for a new series, it is counted and
+left out. Existing ones stay.
 
 Invariant: the number of series is bounded, over all clients and for each of them, and so is the
 length of each kept text.

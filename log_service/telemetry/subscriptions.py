@@ -97,7 +97,10 @@ class Subscription:
 def subscription_of(
     instance_id: UUID, client: ClientAttributes, resources: Iterable[Resource]
 ) -> Subscription:
-    """Return the metrics that a client pushes by these resources."""
+    """Return the metrics and the interval of a client, by all resources that match it.
+
+    The id also depends on ``instance_id``.
+    """
     interval_ms, prefixes = DEFAULT_INTERVAL_MS, set[str]()
     for each in resources:
         if each.is_for(client):

@@ -58,7 +58,7 @@ class Acknowledging:
     """One acknowledgement request of one member.
 
     ``write_id`` identifies the write that stores its changes. ``dead_letters`` collects the
-    archived records.
+    archived records, if the group has dead letters.
     """
 
     window: DeliveryWindow
@@ -108,7 +108,10 @@ class Acknowledging:
         return to_store
 
     def note_dead_letters(self, of_type: AcknowledgeType, changed: Sequence[Run]) -> None:
-        """Collect archived records as dead letters. A gap holds no record and is not collected."""
+        """Collect archived records as dead letters, if the group has dead letters.
+
+        A gap holds no record and is not collected.
+        """
         if self.settings.has_dead_letters and of_type in _ARCHIVE_REASONS:
             self.dead_letters.extend(
                 dead_letter_range(run, _ARCHIVE_REASONS[of_type])

@@ -75,7 +75,10 @@ class FetchedRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcquireRequest:
-    """A request to acquire records. ``batch_size`` is the number of records to track together."""
+    """A member's request to acquire records.
+
+    About ``batch_size`` new records are tracked together.
+    """
 
     member_id: str
     max_records: int
@@ -161,9 +164,9 @@ class Acquisition:
     # Records that were in flight before
 
     def _acquire_again(self, batch: InFlightBatch, base: int, bounds: _Bounds) -> bool:
-        """Acquire the available records of a batch.
+        """Acquire the available records of a batch that lie between ``base`` and the bounds.
 
-        Return False if no more records may be acquired.
+        Return False if this acquisition must not take records of later batches.
         """
         acquirable = [
             run
@@ -197,8 +200,8 @@ class Acquisition:
     def _acquire_offsets(self, batch: InFlightBatch, acquirable: Sequence[Run], most: int) -> None:
         """Acquire at most ``most`` records individually.
 
-        The number is reduced further at the first record whose delivery count is high. A record on
-        its last delivery is acquired alone.
+        The first record whose delivery count has reached ``throttled_from_count`` reduces the
+        number further. A record on its last delivery is acquired alone.
         """
         limit = self.settings.delivery_count_limit
         throttled_from = self.settings.throttled_from_count

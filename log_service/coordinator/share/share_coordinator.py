@@ -90,7 +90,10 @@ class _Entry:
 
 
 class ShareCoordinatorShard:
-    """The states of one partition of ``__share_group_state``."""
+    """The states of one partition of ``__share_group_state``.
+
+    ``is_there`` returns whether a share partition's topic and partition exist.
+    """
 
     def __init__(self, config: ShareStateConfig, is_there: IsThere) -> None:
         self._config = config

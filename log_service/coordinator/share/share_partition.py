@@ -127,8 +127,8 @@ class SharePartition:
     def can_acquire(self) -> bool:
         """Whether a member may acquire records.
 
-        This is so if records are available again or lie in the gap of the window, or if the limit
-        of records in flight is not reached.
+        This is so if records are available again, if stored batches left a gap (see ``window``),
+        or if the limit of records in flight is not reached.
         """
         window = self._window
         return (

@@ -64,7 +64,7 @@ def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
     A value of None is a tombstone.
 
     Raises:
-        ProtocolError: a value does not fit.
+        ProtocolError: a value does not fit into its field.
     """
     key = record.key
     match record:

@@ -160,7 +160,7 @@ class DeliveryWindow:
     def note_missing(self, first: int, end: int) -> None:
         """Archive available records from ``first`` to ``end`` (exclusive).
 
-        The log no longer has them.
+        The log no longer has them, so a gap that begins among them now begins at ``end``.
         """
         self.batches.change(first, end - 1, _archived_if_available)
         gap_start = self.gap_start

@@ -103,9 +103,9 @@ def listed(
 
 
 class Search:
-    """Collects the transactional ids that match a pattern in ``found``.
+    """Collects the transactional ids that match a pattern, step by step.
 
-    An empty pattern matches all of them.
+    ``found`` holds them. An empty pattern matches all ids.
     """
 
     def __init__(self, pattern: str, ids: Iterable[ListedTransaction]) -> None:

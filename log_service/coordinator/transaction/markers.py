@@ -89,8 +89,8 @@ FindLeader = Callable[[TopicPartition], NodeId | Gone | None]
 class _Owed:
     """The markers of one transaction that are not all written yet.
 
-    ``left`` holds the partitions without a marker. ``waiting`` holds those whose marker is not in
-    flight.
+    ``left`` holds the partitions whose marker is not known to be written. ``waiting`` holds those
+    of them whose marker is not in flight.
     """
 
     markers: DueMarkers
@@ -182,7 +182,8 @@ class MarkerQueue:
     def settle(self, batch: MarkerBatch, response: WriteTxnMarkersResponse | None) -> Settled:
         """Apply the response to a batch, or None without a response, and return the outcome.
 
-        Markers that were not written wait again.
+        Markers that were not written wait again, unless another coordinator owns their transaction
+        now. Then all markers of the transaction are dropped.
         """
         self._busy.discard(batch.node_id)
         codes = {} if response is None else _codes(response)

@@ -132,7 +132,7 @@ class Transaction:
     def moved(self, state: TransactionState, now_ms: int, **changes: Any) -> "Transaction":
         """Return the value after a transition to ``state``, with ``changes``.
 
-        The current producer id becomes the previous one.
+        ``SOURCES`` must allow the transition. The current producer id becomes the previous one.
         """
         assert self.state in SOURCES[state], (
             f"{self.transactional_id} cannot move from {self.state.label} to {state.label}"

@@ -9,7 +9,8 @@ partitions of the transaction.
 Invariants: Markers are announced only after the record with the outcome is replicated. An ending
 transaction is completed only when every partition has acknowledged its marker. The completion is
 retried until the log accepts it. A refusal waits for the high watermark like every response,
-because a producer that gets PRODUCER_FENCED does not retry.
+because it may follow from a record that is not replicated yet, and a producer that gets
+PRODUCER_FENCED does not retry.
 
 Source: transaction coordinator of Kafka 4.3; KIP-98, KIP-360, KIP-890.
 """
@@ -156,7 +157,7 @@ class TransactionCoordinatorShard:
     def handle_init_producer_id(
         self, request: InitProducerIdRequest, context: RequestContext, decision: TransactionDecision
     ) -> None:
-        """Handle InitProducerId with an id: raise the epoch to fence earlier producers.
+        """Handle InitProducerId with a transactional id: raise the epoch to fence older producers.
 
         An ongoing transaction is aborted instead. The response is then CONCURRENT_TRANSACTIONS, and
         the producer must send the request again.

@@ -57,8 +57,9 @@ class WaitingRequests:
         return f"<WaitingRequests {sum(map(len, self._waiting.values()))}>"
 
     def ask(self, transactional_id: str, ask: Ask, on_reply: OnReply, patience_ms: int) -> None:
-        """Send a request and pass its outcome on: an error code, or a response with an error code.
+        """Send a request by ``ask``, and pass its outcome to ``on_reply``.
 
+        The outcome is an error code, or a response with an error code.
         While the previous transaction is expected to end soon, CONCURRENT_TRANSACTIONS is passed on
         only after ``patience_ms``.
         """

@@ -82,7 +82,7 @@ def may(access: Access, request: HttpRequest, right: Right, subject: str) -> boo
 
 
 def require(access: Access, request: HttpRequest, right: Right, subject: str) -> None:
-    """Refuse a request whose principal lacks the right that ``right`` names.
+    """Refuse a request whose principal lacks ``right`` on a subject, a context or the registry.
 
     Raises:
         RegistryError: the principal has no ACL that allows it.

@@ -190,7 +190,7 @@ class Forwarder:
 
 
 def headers_of(request: HttpRequest) -> dict[str, str]:
-    """Return the headers of a forwarded request."""
+    """Return the headers with which a client's request is forwarded."""
     passed = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
     if "authorization" not in passed and request.principal != ANONYMOUS:
         caller = quote(request.principal, safe=":=, ")

@@ -121,11 +121,11 @@ class SchemaParser:
         return _digest(content.schema_type.value, content.text, *named)
 
     def is_known_compatible(self, comparison: bytes) -> bool:
-        """Return whether ``note_compatible`` was called for a comparison."""
+        """Return whether the cache has a comparison that ``note_compatible`` stored."""
         return self._compatible.get(comparison) is not None
 
     def note_compatible(self, comparison: bytes) -> None:
-        """Remember that a comparison finds no differences."""
+        """Cache that the comparison with this key finds the schemas compatible."""
         self._compatible.put(comparison, True)
 
     def with_versions(

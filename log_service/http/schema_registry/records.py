@@ -51,7 +51,11 @@ class UnreadableRecordError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryKey:
-    """The key of a record. ``subject`` is empty if the record concerns the whole registry."""
+    """The key of a record.
+
+    ``subject`` may be a scope. It is empty for the default context, and if the kind of record
+    concerns no subject.
+    """
 
     key_type: KeyType
     subject: str = ""
@@ -118,7 +122,10 @@ def schema_record(stored: StoredSchema) -> RegistryRecord:
 
 
 def settings_record(subject: str, settings: Settings | None) -> RegistryRecord:
-    """Return the record of a scope's settings. None removes them."""
+    """Return the record of the settings of a scope: a subject, a context or all contexts.
+
+    None removes them.
+    """
     key = RegistryKey(key_type=KeyType.CONFIG, subject=subject)
     if settings is None:
         return RegistryRecord(key=key)

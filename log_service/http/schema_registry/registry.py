@@ -1,8 +1,8 @@
 """One registry: its state, and the path of a change into the topic.
 
-Changes are handled one at a time. Each reads the topic to its end, decides, writes, and reads its
-own records back. Only then the client gets the response. Computations over schemas run in other
-threads.
+Changes are handled one at a time. For each change, this instance reads the topic to its end,
+decides, writes, and reads the written records back. Only then the client gets the response.
+Computations over schemas run in other threads.
 
 Invariants: a decision sees every record that was written before. The number of waiting changes is
 bounded, so that reading requests are still handled while the topic cannot be written.

@@ -211,7 +211,7 @@ class RegistryState:
             self._ids_of_guid.pop(gone.guid, None)
 
     def _remove_name(self, subject: str) -> None:
-        """Remove a subject that has no versions."""
+        """Remove a subject that has no versions any more from all indexes of names."""
         del self._subjects[subject], self._live_counts[subject]
         self._names.discard(subject)
         parsed = Subject.parse(subject)
@@ -430,7 +430,7 @@ class RegistryState:
 
 
 def _targets(registered: RegisteredSchema) -> list[SubjectVersion]:
-    """Return the subjects and versions that a version refers to."""
+    """Return the versions, each with its subject, that a version refers to."""
     references = registered.content.references
     return [(within(each.subject, registered.subject), each.version) for each in references]
 

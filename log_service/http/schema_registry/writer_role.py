@@ -1,7 +1,8 @@
 """Takes the topic over while this instance is elected, and releases it afterwards.
 
-``is_writer`` of a registry is set after this instance took the topic over, and until another
-instance is elected. In between, the brokers' fencing protects the topic from two writers.
+``is_writer`` of a registry is set after this instance took the topic over, and until it learns that
+it is not elected any more. If another instance takes the topic over before that, the brokers fence
+this one, so the topic never has two writers.
 """
 
 import logging
