@@ -1,8 +1,8 @@
-"""Compares two schemas as Confluent's registry does: messages by name, fields by number.
+"""Finds the differences of two schemas that break a reader, as Confluent's registry does.
 
-Only differences that break a reader are returned. The rules and names are those of Confluent. The
-texts of differences have ``%s`` for the reader's schema and then for the writer's. The caller fills
-in ``new`` and ``old``.
+Messages are matched by name, and fields by number. Other differences are not returned. The rules,
+and the kinds and texts of differences, are Confluent's. A text has two ``%s``: for the word that
+names the reader's schema, then for the writer's. The caller fills in ``new`` and ``old``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -91,9 +91,9 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A field whose types in both schemas are a pair of messages.
+    """A field whose type is a message or a group in both schemas.
 
-    The field is incompatible if the messages are.
+    ``pair`` has the two messages. The field is incompatible if they are.
     """
 
     path: tuple[str, ...]
@@ -132,7 +132,11 @@ def links(items: Iterable[Item]) -> list[Link]:
 
 
 def broken_pairs(found: dict[Pair, list[Item]]) -> set[Pair]:
-    """Return the pairs of messages that differ themselves or in a field of a nested pair."""
+    """Return the incompatible pairs of messages.
+
+    A pair has a difference of its own, or a link that leads to an incompatible pair. ``found`` has
+    the differences and links of each pair.
+    """
     users: dict[Pair, list[Pair]] = {}
     for pair, items in found.items():
         for link in links(items):
@@ -152,9 +156,10 @@ def broken_pairs(found: dict[Pair, list[Item]]) -> set[Pair]:
 def flattened(
     items: list[Item], found: dict[Pair, list[Item]], broken: set[Pair]
 ) -> list[Difference]:
-    """Return all differences.
+    """Return the differences in ``items``, and those of the broken pairs that their links reach.
 
-    Those of a pair of messages come once, before the first field that leads to the pair.
+    The differences of a pair of messages come once, before the first field that leads to the pair.
+    Each field that leads to a broken pair is a difference, too.
     """
     out: list[Difference] = []
     shown: set[Pair] = set()
@@ -172,7 +177,10 @@ def flattened(
 
 
 class Comparison:
-    """Compares the messages of two schemas. Differences are yielded in the order of their paths."""
+    """Compares the messages of two schemas, in the order in which the writer has them.
+
+    In a message, oneofs come first. Then come other fields, relocated fields and nested messages.
+    """
 
     def __init__(self, reader: Side, writer: Side, budget: Budget) -> None:
         self._reader = reader
@@ -184,13 +192,13 @@ class Comparison:
         return f"<Comparison {self._budget!r}>"
 
     def files(self) -> Iterator[Item]:
-        """Yield the differences of the two files themselves."""
+        """Yield the differences of the packages and all messages in the schemas' own files."""
         if self._writer.file.node.package != self._reader.file.node.package:
             yield difference("PACKAGE_CHANGED", ())
         yield from self._types(self._writer.file.messages, self._reader.file.messages, ())
 
     def pair(self, pair: Pair) -> Iterator[Item]:
-        """Yield the differences of two messages. Their path begins with their own name."""
+        """Yield the differences of two messages. Each path begins with the writer's message."""
         writer = self._writer.pool.messages[pair.writer]
         reader = self._reader.pool.messages[pair.reader]
         path = tuple(local_name(self._writer, pair.writer).split("."))
@@ -228,9 +236,9 @@ class Comparison:
         yield from self._types(nested, reader.messages, path)
 
     def _moves(self, old: "Members", new: "Members", path: tuple[str, ...]) -> Iterator[Item]:
-        """Yield a difference for each oneof that may lose a value.
+        """Yield a difference for each oneof of the reader that may lose a value of the writer.
 
-        The writer may set several of its fields, because they are not all in one oneof there.
+        The writer may set several fields of it, because it does not have them all in one oneof.
         """
         for name, fields in new.oneofs.items():
             moved = sum(number in old.plain for number in fields)
@@ -308,9 +316,10 @@ class Comparison:
     def _named(
         self, writer: FieldDefinition, reader: FieldDefinition, path: tuple[str, ...]
     ) -> Iterator[Item]:
-        """Yield the difference of two fields whose types have names.
+        """Yield the difference, or the link, of two fields whose types are messages or groups.
 
-        The types may be in different packages. Types of the two files are compared separately.
+        Names of messages are compared without their packages. There is no link for messages of the
+        schemas' own files, because ``files`` compares these, nor if the types' files are the same.
         """
         if writer.kind == "group":
             yield Link(path=path, pair=Pair(writer=writer.type_name, reader=reader.type_name))
@@ -329,7 +338,7 @@ class Comparison:
             yield Link(path=path, pair=Pair(writer=writer.type_name, reader=reader.type_name))
 
     def _are_same(self, old: FileDefinition, new: FileDefinition) -> bool:
-        """Return whether two files and all that they import are the same."""
+        """Return whether two files, and all files that they import, have the same statements."""
         key = (old.path, new.path)
         if key not in self._same:
             self._budget.spend(1 + len(old.imports))
@@ -368,7 +377,7 @@ class Members:
 
 
 def are_other_labels(writer: FieldDefinition, reader: FieldDefinition) -> bool:
-    """Return whether both fields have labels, such as ``repeated``, that differ."""
+    """Return whether both fields have a label, such as ``repeated``, and the labels differ."""
     labels = {writer.node.label, reader.node.label}
     return "" not in labels and len(labels) == 2
 

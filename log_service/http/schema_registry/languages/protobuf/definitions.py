@@ -48,7 +48,7 @@ SCALARS = frozenset(
 
 
 class NameKind(StrEnum):
-    """A kind of definition that has a full name. The value is its name in a message."""
+    """A kind of definition that has a full name. The value is its name in error texts."""
 
     PACKAGE = "a package"
     MESSAGE = "a message"
@@ -104,7 +104,7 @@ class FieldDefinition:
 
     @property
     def is_implicit(self) -> bool:
-        """Whether a zero is equal to no value, so that it is not written to the wire."""
+        """Whether a zero counts as not set (implicit presence), so that it is not on the wire."""
         is_scalar = self.kind not in {"message", "group"}
         has_presence = self.is_repeated or self.oneof is not None or bool(self.extendee)
         return is_scalar and not has_presence and self.features.field_presence == "IMPLICIT"
@@ -131,7 +131,10 @@ class EnumDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageDefinition:
-    """A message. ``oneofs`` are names: first those in the text, then those of optional fields."""
+    """A message.
+
+    ``oneofs`` has names: first those in the text, then those made for proto3's optional fields.
+    """
 
     node: Message
     full_name: str
@@ -210,7 +213,7 @@ class ServiceDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FileDefinition:
-    """A linked file. ``imports`` has the imported files that are known, by their paths."""
+    """A linked file. ``imports`` has the imported files by path, except those not found."""
 
     path: str
     source: Source = field(repr=False)

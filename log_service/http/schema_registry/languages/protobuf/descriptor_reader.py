@@ -1,8 +1,8 @@
-"""Turns a ``FileDescriptorProto`` into a tree, as Confluent's registry does.
+"""Turns a ``FileDescriptorProto`` into a syntax tree, as Confluent's registry does.
 
 Types get their full names, and the entries of maps become messages with the option ``map_entry``.
-Groups and editions, which Confluent loses, are kept. Names are checked, because a descriptor may
-have any text as a name, and the tree is printed later.
+Groups and editions are kept, though Confluent's registry loses them. Names are checked, because a
+descriptor may have any text as a name, and the tree is printed later.
 """
 
 import binascii
@@ -63,7 +63,7 @@ STATEMENTS = {
 FieldType = FieldDescriptorProto.Type
 
 DecodeOptions = Callable[[str, bytes], tuple[Option, ...]]
-"""Takes the name of a message of options, such as ``FileOptions``, and its bytes."""
+"""Decodes options, given their message's name, such as ``FileOptions``, and its bytes."""
 
 
 def is_serialized(text: str) -> bool:
@@ -86,13 +86,13 @@ def parse_serialized(text: str) -> FileDescriptorProto:
 
 
 def no_options(type_name: str, data: bytes) -> tuple[Option, ...]:
-    """Return no options. It is used while the definitions of options are not known yet."""
+    """Return no options. It replaces a decoder while no definitions of options are known."""
     del type_name, data
     return ()
 
 
 class DescriptorReader:
-    """Reads one descriptor."""
+    """Reads one descriptor into a syntax tree, with the options that ``decode`` returns."""
 
     def __init__(self, proto: FileDescriptorProto, decode: DecodeOptions, budget: Budget) -> None:
         self._proto = proto
@@ -107,7 +107,8 @@ class DescriptorReader:
         """Return the tree of the file.
 
         Raises:
-            InvalidSchemaError: a name is invalid, or a bound is reached.
+            InvalidSchemaError: the descriptor has an invalid part, messages are nested too deep, or
+                there are too many nodes.
         """
         proto = self._proto
         body, grouped = self._types(proto.message_type, proto.enum_type, proto.extension, 0)
@@ -276,7 +277,7 @@ class DescriptorReader:
     def _reserved(
         self, ranges: Iterable[Any], names: Iterable[str], past_end: int
     ) -> Iterable[Reserved]:
-        """Yield reserved statements. ``past_end`` is 1 in messages, whose ends are exclusive."""
+        """Yield reserved statements. ``past_end`` is 1 if ends are exclusive, as in messages."""
         for each in ranges:
             self._budget.spend()
             start, end = each.start, each.end - past_end
@@ -343,7 +344,7 @@ class DescriptorReader:
 
 
 def syntax_of(syntax: str) -> str:
-    """Return the syntax of a descriptor. An empty one means proto2, and is not printed.
+    """Return the syntax that a descriptor states. An empty one means proto2, and stays empty.
 
     Raises:
         InvalidSchemaError: the syntax is unknown.
@@ -365,7 +366,7 @@ def checked(pattern: re.Pattern[str], name: str, kind: str) -> str:
 
 
 def decoded(text: str | bytes) -> str:
-    """Return a string of a descriptor. The library returns bytes if they are not UTF-8.
+    """Return a string of a descriptor. ``protobuf`` has bytes in its place if it is not UTF-8.
 
     Raises:
         InvalidSchemaError: the string is not UTF-8.

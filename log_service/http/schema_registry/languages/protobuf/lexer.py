@@ -112,7 +112,7 @@ def unreadable(text: str) -> str:
 
 
 def unescaped(source: Source, token: Token) -> bytes:
-    """Return the bytes of a string.
+    """Return the bytes that a string token stands for, without its quotes and escapes.
 
     Raises:
         InvalidSchemaError: an escape is unknown.

@@ -57,7 +57,9 @@ def link(
     """Return the definitions of a file, and add them to the pool.
 
     Raises:
-        InvalidSchemaError: a name is unknown or repeated, or a bound is reached.
+        InvalidSchemaError: linking takes too many steps, or the package's name is too long. With
+            ``is_strict`` also: an import or a type is unknown, an import or a name is repeated, or
+            a type is local to another file.
     """
     if is_strict:
         check_imports(file, source, pool)
@@ -89,7 +91,7 @@ def check_imports(file: ProtoFile, source: Source, pool: Pool) -> None:
 
 
 class Names:
-    """Collects the full names of a file."""
+    """Collects the full names that a file defines, with their kinds."""
 
     def __init__(self, source: Source, pool: Pool, budget: Budget, *, is_strict: bool) -> None:
         self.found: dict[str, NameKind] = {}
@@ -102,7 +104,7 @@ class Names:
         return f"<Names {len(self.found)}>"
 
     def file(self, file: ProtoFile) -> None:
-        """Collect all names of a file."""
+        """Collect all names that a file defines."""
         if len(file.package) > MAX_PACKAGE_LENGTH:
             raise self._source.error(file.package_at, "the name of the package is too long")
         if self._is_strict:
@@ -379,7 +381,7 @@ def entry_message(field: Field) -> Message:
 
 
 def is_map_entry(message: Message) -> bool:
-    """Return whether a message is the entry message of a map, as only descriptors declare it."""
+    """Return whether a message has the option ``map_entry``, as the entry message of a map has."""
     return has_flag(message.options, "map_entry")
 
 

@@ -1,7 +1,7 @@
-"""Finds messages by their place in a file, as the wire format of records names them.
+"""Finds messages by their indexes in a file, which Confluent's serializers write to a record.
 
-The indexes are a path: of a message in the file, then of a message nested in it, and so on. Entry
-messages of maps and messages of groups count, as they do in descriptors.
+The indexes are a path: the index of a message in the file, then of a message nested in it, and so
+on. Entry messages of maps and messages of groups count, as they do in descriptors.
 """
 
 from collections.abc import Sequence

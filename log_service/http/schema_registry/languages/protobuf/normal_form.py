@@ -1,10 +1,13 @@
 """Computes the normal form of a file, so that schemas with the same meaning have the same text.
 
-As in Confluent's registry: fields are sorted by number, options by name, and imports. Types and
-extensions have full names. Reserved numbers are written one by one, parts of one option are merged
-into one message, and maps replace their entry messages. Unlike in Confluent's registry: the first
-value of an enum stays the first, parts of a message that is not a list are merged, numbers keep all
-digits, groups in oneofs are kept, and a JSON name or a zero is left out if it is the default.
+As in Confluent's registry: fields are sorted by number, options by name, and imports by path, the
+public ones last. Types and extensions have full names. Reserved numbers are written one by one,
+parts of one option are merged into one message, and maps replace their entry messages.
+
+Unlike in Confluent's registry: the first value of an enum stays the first, several messages for a
+field that is not repeated are merged, numbers keep all digits, and groups in oneofs are kept. A
+JSON name is left out if it is the default, and a zero in an option if its field has implicit
+presence.
 """
 
 import math
@@ -277,7 +280,7 @@ class Normalizer:
         return found
 
     def _merged(self, definition: FieldDefinition | None, values: list[Value]) -> list[Value]:
-        """Return the normal values of a field, one value if it is known and not ``repeated``.
+        """Return the normal values of a field: only one if the field is known and not repeated.
 
         Several messages are merged into one. Of several other values the last one counts.
         """
@@ -323,7 +326,10 @@ class Normalizer:
         return normal_number(value, "enum")
 
     def _aggregate(self, message: MessageDefinition | None, aggregate: Aggregate) -> Aggregate:
-        """Return a message with sorted keys. A list of one value is replaced by the value."""
+        """Return a message with sorted keys, without zeros of fields with implicit presence.
+
+        Zeros of map entries are kept. A list of one value is replaced by the value.
+        """
         found: dict[str, tuple[FieldDefinition | None, list[Value]]] = {}
         names = message.text_names() if message else {}
         for entry in aggregate.entries:
@@ -375,7 +381,7 @@ def type_text(field: FieldDefinition) -> str:
 
 
 def sorted_imports(imports: Iterable[Import]) -> tuple[Import, ...]:
-    """Return the imports in order, without repetitions."""
+    """Return the imports sorted by path, the public ones last, without repetitions."""
     found = {(each.kind == "public", each.path): each for each in imports}
     return tuple(found[key] for key in sorted(found))
 

@@ -31,9 +31,9 @@ def float_value(text: str) -> float:
 
 
 def float_text(number: float, *, is_float: bool) -> str:
-    """Return the shortest text of a float or double that reads back as the same number.
+    """Return the text of a float or double, as C++ prints it, that reads back as the same number.
 
-    It is the text of C++: six or nine digits for a float, 15 or 17 for a double.
+    A float has at most six digits if these suffice, or else nine. For a double it is 15 or 17.
     """
     if math.isnan(number):
         return "nan"

@@ -159,7 +159,11 @@ class OptionDecoder:
 
 
 def feature_options(part: NamePart, entry: Entry) -> Iterator[Option]:
-    """Yield ``features.name = value``, or one option for each name in an extension's features."""
+    """Yield the options that one entry of ``features`` stands for.
+
+    It is ``features.name = value``. If the value is a message, as that of an extension, each of its
+    entries becomes an option ``features.(name).key = value``.
+    """
     is_extension = entry.key.startswith("[")
     name = NamePart(text=entry.key.strip("[]"), is_extension=is_extension)
     if isinstance(entry.value, Aggregate):

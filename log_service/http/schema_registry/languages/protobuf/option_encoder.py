@@ -62,10 +62,10 @@ class OptionEncoder:
         return f"<OptionEncoder of {self._source.path!r}>"
 
     def checked(self, type_name: str, options: Iterable[Option], scope: str) -> bytes:
-        """Encode options.
+        """Encode options, and require that all can be interpreted.
 
         Raises:
-            InvalidSchemaError: an option is unknown or has a wrong value.
+            InvalidSchemaError: an option is unknown, has a wrong value or may not be used here.
         """
         data, left = self.interpreted(type_name, options, scope)
         if left:
@@ -251,7 +251,7 @@ class OptionEncoder:
             found.add(definition, self._value(definition, value, is_text=True))
 
     def _fill_entry(self, message: MessageDefinition, found: MessageValue) -> None:
-        """Add a zero for the key or the value that a map entry lacks."""
+        """Add a key or a value that a map entry lacks: zero, or empty if it is no number."""
         for definition in message.fields:
             if definition.number not in found.values:
                 found.add(definition, self._zero(definition))

@@ -103,12 +103,20 @@ def boolean(definition: FieldDefinition, value: Value, *, is_text: bool) -> int:
 
 
 def whole_number(definition: FieldDefinition, value: Value) -> int:
-    """Return the integer in a value, checked against the range of the field's type."""
+    """Return the integer in a value, checked against the range of the field's type.
+
+    Raises:
+        OptionError: the value is not an integer, or out of range.
+    """
     return integer_between(definition, value, INTEGER_RANGES[definition.kind])
 
 
 def integer_between(definition: FieldDefinition, value: Value, bounds: tuple[int, int]) -> int:
-    """Return the integer in a value, checked against a range."""
+    """Return the integer in a value, checked against ``bounds``, both included.
+
+    Raises:
+        OptionError: the value is not an integer, or out of bounds.
+    """
     if not isinstance(value, Number) or not is_integer_text(value.text):
         raise OptionError(value.at, f"{definition.name} takes an integer")
     number = integer_of(value.text)
@@ -118,7 +126,11 @@ def integer_between(definition: FieldDefinition, value: Value, bounds: tuple[int
 
 
 def float_of(definition: FieldDefinition, value: Value, *, is_text: bool) -> float:
-    """Return the float or double in a value. The text format allows decimal numbers only."""
+    """Return the float or double in a value. The text format allows decimal numbers only.
+
+    Raises:
+        OptionError: the value is not a number.
+    """
     if isinstance(value, Number) and not (is_text and OTHER_BASE.match(value.text)):
         number = float_value(value.text)
     elif isinstance(value, Word) and (word := special_float(value.text, is_text=is_text)):
@@ -132,7 +144,8 @@ def float_of(definition: FieldDefinition, value: Value, *, is_text: bool) -> flo
 def special_float(text: str, *, is_text: bool) -> str:
     """Return ``inf``, ``infinity`` or ``nan`` if a text is one of them, or an empty text.
 
-    Only the text format ignores case and has ``infinity``.
+    The result has no minus sign, which the text may have. Only the text format ignores case and
+    has ``infinity``.
     """
     word = text.removeprefix("-")
     if is_text:

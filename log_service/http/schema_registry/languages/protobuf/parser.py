@@ -48,7 +48,10 @@ def parse_text(source: Source, limits: SchemaLimits, budget: Budget) -> ProtoFil
 
 
 class FieldOptions:
-    """Collects the options of one field. ``default`` and ``json_name`` are not options."""
+    """Collects the options of one field, and separately its default and JSON name.
+
+    These two are written like options, but are not fields of ``FieldOptions``.
+    """
 
     def __init__(self) -> None:
         self.default: Value | None = None
@@ -373,7 +376,10 @@ class Parser(TokenReader):
         return self.range(most)
 
     def range(self, most: int) -> Range:
-        """Parse ``1``, ``1 to 5`` or ``1 to max``. Only enums have numbers below zero."""
+        """Parse ``1``, ``1 to 5`` or ``1 to max``, which means ``most``.
+
+        Only enums have numbers below zero.
+        """
         self.budget.spend()
         at = self.lexer.token.at
         is_signed = most == MAX_INT32
@@ -384,7 +390,7 @@ class Parser(TokenReader):
         return Range(start=start, end=end, at=at)
 
     def int32(self, wanted: str, *, is_signed: bool = False) -> int:
-        """Parse an integer of 32 bits."""
+        """Parse an integer of 32 bits. An error calls it ``wanted``."""
         at = self.lexer.token.at
         sign = -1 if is_signed and self.accept("-") else 1
         value = sign * self.integer(wanted)

@@ -31,10 +31,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """A name that was not found.
+    """A name that was not found. Both fields may be empty.
 
-    ``tried`` is set if an inner scope has the first part of the name, but not the rest of it.
-    ``path`` is a file that defines the name, but is not imported.
+    ``tried`` is the full name that was looked up, if a scope has the first part of the name but not
+    the rest of it. ``path`` is a file that defines the name, but is not imported.
     """
 
     tried: str = ""
@@ -150,7 +150,7 @@ class Pool:
             scope = scope.rpartition(".")[0]
 
     def _hidden(self, name: str, scope: str) -> Missing:
-        """Describe a missing name, with the file that defines it but is not imported."""
+        """Describe a missing name, with a file that defines it but is not imported, if any."""
         while scope and joined(scope, name) not in self.names:
             scope = scope.rpartition(".")[0]
         return self._missing(joined(scope, name))
@@ -172,7 +172,7 @@ def visible_files(file: FileDefinition) -> frozenset[str]:
 
 
 def reachable(path: str, imports: Mapping[str, FileDefinition]) -> frozenset[str]:
-    """Return a path, its imports, and the public imports of these."""
+    """Return a path, those of its imports, and those of their public imports at any depth."""
     seen = {path}
     waiting = list(imports.values())
     while waiting:

@@ -1,8 +1,10 @@
-"""Prints a tree as Confluent's registry does: two spaces, a blank line between kinds of statements.
+"""Prints a syntax tree as a ``.proto`` text, as Confluent's registry does.
 
-Order: a message has its reserved numbers, options, fields, oneofs, groups, extension ranges,
-extensions, messages and enums. Options are printed as they are written, but strings are escaped
-anew. Confluent prints the elements of Wire's parser, which loses some parts. This file prints them:
+Lines are indented by two spaces, and a blank line separates kinds of statements. In a message
+come its reserved numbers, options, fields, oneofs, groups, extension ranges, extensions, messages
+and enums, in this order. Options are printed as they are written, but strings are escaped anew.
+
+Confluent prints the elements of Wire's parser, which loses some parts. This file prints them:
 options and nested types of groups, options of extension ranges, groups in extensions, quotes of
 defaults of bytes, bytes that are not UTF-8, weak imports, and editions.
 """
@@ -75,8 +77,8 @@ Part = (
 class PrintStyle:
     """Tells which statements are printed.
 
-    ``has_extensions`` keeps extensions, their ranges and custom options other than Confluent's own.
-    ``has_proto2_line`` keeps the line ``syntax = "proto2";``.
+    ``has_extensions`` keeps extensions, their ranges and custom options. Confluent's own options
+    are kept without it, too. ``has_proto2_line`` keeps the line ``syntax = "proto2";``.
     """
 
     has_extensions: bool = True

@@ -65,7 +65,7 @@ class ProtobufSchema:
 
     @property
     def top_level_fields(self) -> frozenset[str]:
-        """The fields of the first message, also those in its oneofs."""
+        """The names of the first message's fields, also of those in its oneofs."""
         first = self.file.messages[0].fields if self.file.messages else ()
         return frozenset(each.node.name for each in first)
 
@@ -73,7 +73,7 @@ class ProtobufSchema:
         """Return the text in its normal form.
 
         Raises:
-            InvalidSchemaError: a bound is reached.
+            InvalidSchemaError: it takes too many steps, or the new text is too long.
         """
         tree = normal_form(self.file, self.pool, Budget(self.limits))
         return printed(tree, self.limits, NORMAL)
@@ -90,7 +90,7 @@ class ProtobufSchema:
         Protobuf has only one policy, so ``is_lenient`` changes nothing.
 
         Raises:
-            InvalidSchemaError: a bound is reached.
+            InvalidSchemaError: the comparison takes too many steps.
         """
         reader_side = Side(file=self.file, pool=self.pool)
         writer_side = Side(file=writer.file, pool=writer.pool)
@@ -149,7 +149,7 @@ def check_size(text: str, dependencies: Sequence[NamedSchema], limits: SchemaLim
 
 
 def check_depths(pool: Pool, depths: dict[str, int], limits: SchemaLimits) -> None:
-    """Check that imports are not nested too deep, and add new files to ``depths``."""
+    """Check that imports are not nested too deep, and add the depths of new files to ``depths``."""
     for path, file in pool.files.items():
         if path not in depths:
             depths[path] = 1 + max((depths[each] for each in file.imports), default=0)
@@ -161,7 +161,10 @@ def check_depths(pool: Pool, depths: dict[str, int], limits: SchemaLimits) -> No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFile:
-    """A parsed file that is not linked yet. The tree of a descriptor has no options."""
+    """A parsed file that is not linked yet.
+
+    The tree of a descriptor has no options yet. ``link_file`` decodes them from ``proto``.
+    """
 
     source: Source
     tree: ProtoFile
@@ -212,7 +215,7 @@ def link_file(read: ReadFile, pool: Pool, budget: Budget, *, is_strict: bool) ->
 
 
 def adopt_imports(tree: ProtoFile, pool: Pool) -> None:
-    """Add the well-known files that a file imports, if no dependency has their names."""
+    """Add the well-known files that a file imports to the pool, unless it has their paths."""
     for each in tree.imports:
         known = None if each.path in pool.files else well_known_file(each.path)
         if known is not None:
@@ -254,7 +257,7 @@ def file_descriptors(schema: ProtobufSchema) -> list[FileDescriptorProto]:
 
 
 def strict_file(file: FileDefinition, pool: Pool, budget: Budget) -> FileDefinition:
-    """Link a file again, and check it by all rules, also those for new schemas only."""
+    """Link a linked file into another pool, and check it by all rules for new schemas."""
     strict = link(file.node, file.source, pool, budget, is_strict=True)
     check_file(Context(file=strict, pool=pool, budget=budget), encoder_of(strict, pool, budget))
     return strict

@@ -1,4 +1,7 @@
-"""Reads values of options: scalars, and aggregates in the text format."""
+"""Reads the parts of a ``.proto`` text that all statements share, such as values of options.
+
+A value is a scalar, or an aggregate in the text format.
+"""
 
 from log_service.http.schema_registry.languages.language import InvalidSchemaError
 from log_service.http.schema_registry.languages.limits import Budget, SchemaLimits
@@ -42,7 +45,7 @@ class TokenReader:
         return f"<{type(self).__name__} {self.lexer!r}>"
 
     def expected(self, wanted: str) -> InvalidSchemaError:
-        """Return an error at the current token."""
+        """Return an error that says that ``wanted`` was expected at the current token."""
         token = self.lexer.token
         found = token.text[:40] if token.text else token.kind.value
         return self.lexer.error(f"expected {wanted}, found {found}")

@@ -142,7 +142,8 @@ def well_known_file(path: str) -> FileDefinition | None:
 def google_file(path: str) -> FileDefinition:
     """Return a file of the library ``protobuf``.
 
-    It is parsed twice, because ``descriptor.proto`` uses options that it defines itself.
+    Its descriptor is read twice, because ``descriptor.proto`` uses options that it defines itself.
+    The first result, without options, has the definitions for the second.
     """
     module = import_module(path.removesuffix(".proto").replace("/", ".") + "_pb2")
     proto = FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)

@@ -107,7 +107,7 @@ def check_extension(context: Context, field: FieldDefinition) -> None:
 
 
 def check_number(context: Context, field: FieldDefinition, most: int) -> None:
-    """Check the number of a field."""
+    """Check that a field's number is from 1 to ``most``, and not reserved for implementations."""
     number, at = field.number, field.node.number_at
     context.require(at, "the numbers of fields begin at 1", that=number > 0)
     context.require(at, f"the highest number of a field is {most}", that=number <= most)
@@ -119,7 +119,7 @@ def check_number(context: Context, field: FieldDefinition, most: int) -> None:
 
 
 def check_label(context: Context, field: FieldDefinition) -> None:
-    """Check the label of a field: ``optional``, ``required`` or ``repeated``."""
+    """Check that the syntax allows a field's label: optional, required, repeated or none."""
     node = field.node
     if node.map_key:
         context.require(node.at, "a map has no label", that=not node.label)
@@ -140,7 +140,7 @@ def check_label(context: Context, field: FieldDefinition) -> None:
 
 
 def check_type(context: Context, field: FieldDefinition) -> None:
-    """Check the type of a field."""
+    """Check that a field may have its type, if it is a group, a map's entry or a closed enum."""
     node = field.node
     if node.group:
         context.require(

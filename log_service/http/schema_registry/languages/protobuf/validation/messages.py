@@ -51,7 +51,11 @@ def check_message(context: Context, message: MessageDefinition) -> None:
 
 
 def check_numbers(context: Context, message: MessageDefinition, *, is_set: bool) -> None:
-    """Check that no number or name of a field is reserved or used twice."""
+    """Check that no field has a taken number, a number of another field, or a reserved name.
+
+    A number is taken if it is reserved or for extensions. With ``is_set`` the message is a message
+    set, whose extensions may have higher numbers.
+    """
     owner = message.full_name
     most = MAX_INT32 - 1 if is_set else MAX_NUMBER
     of_extensions = extension_ranges(message.extension_ranges)
@@ -82,7 +86,7 @@ def check_numbers(context: Context, message: MessageDefinition, *, is_set: bool)
 
 
 def check_oneof(context: Context, oneof: OneOf) -> None:
-    """Check a oneof."""
+    """Check that a oneof has fields, and that none of them is a map or has a label."""
     context.require(oneof.at, f"the oneof {oneof.name} has no field", that=bool(oneof.fields))
     for field in oneof.fields:
         context.require(
@@ -119,8 +123,9 @@ def check_map_entry(context: Context, message: MessageDefinition) -> None:
 def check_json_names(context: Context, message: MessageDefinition) -> None:
     """Check that no two fields have the same name in JSON.
 
-    If a file supports JSON only with best effort, as proto2 does, only explicit ``json_name``
-    options are compared.
+    Default names are compared, and names with the explicit ``json_name`` options applied. If a
+    message supports JSON only with best effort, as in proto2, or has the option
+    ``deprecated_legacy_json_field_conflicts``, only explicit names are compared.
     """
     is_lenient = message.features.json_format != "ALLOW" or has_flag(
         message.node.options, "deprecated_legacy_json_field_conflicts"

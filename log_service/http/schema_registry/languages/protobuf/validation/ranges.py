@@ -44,7 +44,7 @@ def extension_ranges(statements: Iterable[Extensions]) -> list[Range]:
 
 
 def taken_ranges(context: Context, ranges: Iterable[Range], owner: str) -> Taken:
-    """Return the ranges in order, after a check that no two of them overlap."""
+    """Return the ranges in order. Check that none ends before it begins, and no two overlap."""
     ordered = sorted(ranges, key=lambda each: each.start)
     for each in ordered:
         context.budget.spend()
