@@ -328,9 +328,9 @@ def quorum_node(
     controller: ControllerDriver,
     controller_address: tuple[str, int] | None,
 ) -> QuorumNode:
-    """Return the parts of this node for handlers of the controller's listeners.
+    """Return the parts of this node that handlers of the controller's listeners use.
 
-    A request there is only for the controller of this node.
+    These handlers call this node's own controller. They forward nothing to the active one.
     """
     return QuorumNode(
         config=foundation.config,

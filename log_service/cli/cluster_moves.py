@@ -213,10 +213,10 @@ async def remove(
 ) -> None:
     """Plan to move all replicas off broker ID. --execute also removes the broker from the cluster.
 
-    With --execute the node leaves the quorum, is stopped, and is unregistered. The command stops a
-    node of the tidelog up on --data itself. Any other broker that still runs is not unregistered,
-    because it would register again at its next start. The command says when it can be stopped. Call
-    the command again to unregister it.
+    With --execute the node leaves the quorum, is stopped, and is unregistered. The command itself
+    stops a node that `tidelog up` runs on --data. Any other broker that still runs is not
+    unregistered, because it would register again at its next start. The command says when it can be
+    stopped. Call the command again to unregister it.
     """
     async with open_admin(bootstrap_servers) as admin, plan_refusals():
         layout = await read_layout(admin)

@@ -31,7 +31,7 @@ from log_service.supervisor.nodes import NodeSpec
 async def stop(
     *, node_id: int, force: bool, data: Path, as_json: bool, bootstrap_servers: str
 ) -> None:
-    """Stop node ID of the tidelog up on --data, until tidelog cluster start ID.
+    """Stop node ID of the `tidelog up` on --data, until `tidelog cluster start ID`.
 
     Other nodes lead its partitions first. The command refuses to stop a node that the cluster
     cannot be without, unless --force is given.
@@ -72,7 +72,7 @@ async def stop(
 @json_option
 @cluster_command
 async def start(*, node_id: int, data: Path, as_json: bool, bootstrap_servers: str) -> None:
-    """Start node ID, which tidelog cluster stop has stopped, and wait until it serves."""
+    """Start node ID, which `tidelog cluster stop` has stopped, and wait until it serves."""
     require_node(data, node_id)
     note(f"node {node_id} is to start")
     await Installation(data).release(node_id)

@@ -80,8 +80,8 @@ async def roll(
 ) -> None:
     """Restart brokers ID, or all, one by one. Each waits until all replicas are in sync.
 
-    The active controller comes last. Nodes of tidelog up are restarted by it, any others by a
-    command of yours.
+    The active controller comes last. Without --command, `tidelog up` restarts its own nodes. All
+    other brokers need --command.
 
     \b
     tidelog cluster roll --execute

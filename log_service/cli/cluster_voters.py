@@ -32,7 +32,7 @@ execute_option = click.option(
 
 @click.group(short_help="Change who votes in the metadata quorum.")
 def voters() -> None:
-    """Change the voters of the metadata quorum. tidelog cluster quorum shows them."""
+    """Change the voters of the metadata quorum. `tidelog cluster quorum` shows them."""
 
 
 @voters.command("add", short_help="Make a controller a voter.")

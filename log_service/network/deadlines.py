@@ -22,7 +22,7 @@ def sweep_interval_ms(limits: NetworkLimits) -> int:
 
 
 class Watched(Protocol):
-    """The counters of a connection.
+    """The counters and flags of a connection from which its deadlines are computed.
 
     ``is_mid_frame`` is true while the connection waits for its peer to send the rest of a frame. It
     is false while the frame waits for memory or for its turn.

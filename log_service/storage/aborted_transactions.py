@@ -116,9 +116,11 @@ class AbortedTransactions:
         ]
 
     def write_indexes(self, files: Files, directory: Path, segments: Segments) -> None:
-        """Write the indexes of copied segments durably.
+        """Write the transaction indexes of ``segments``, whose log is in ``directory``, durably.
 
-        As in Kafka, each entry is in the index of the segment that holds its marker.
+        As in Kafka, an aborted transaction is in the index of the segment that holds its marker.
+        Segments without such markers get no index. Transactions that ended before the first
+        segment are left out. Blocks.
         """
         by_segment: dict[int, list[AbortedTransaction]] = {}
         for each in self._ended:

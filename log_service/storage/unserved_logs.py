@@ -86,10 +86,10 @@ class UnservedLogs:
             self._placement.directory_at(lost.directory).on_going(topic_partition)
 
     def begin_anew(self, topic_partition: TopicPartition) -> None:
-        """Prepare a new log for a partition whose log is damaged or lost.
+        """Clear the way for a partition's records to be fetched again, after damage or loss.
 
-        The directory of a damaged log, or of one with a gap, is renamed to ``-stray``. A lost log
-        that only ends too early continues from its end.
+        The directory of a damaged log, or of a log with a gap, is renamed to ``-stray``. A log that
+        only lacks its last records is kept, and is continued from its end.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.

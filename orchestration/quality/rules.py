@@ -140,7 +140,7 @@ def first_quarantine_rule(rules: Sequence[Rule], violations: int) -> Rule:
 
 
 def broken_rules(rules: Iterable[Rule], counts: Mapping[str, int]) -> tuple[str, ...]:
-    """Return a sentence on each fail rule that at least one row violates."""
+    """Return a sentence on each rule of severity FAIL that at least one row violates."""
     broken = [(rule, counts.get(rule.name, 0)) for rule in rules if rule.severity is Severity.FAIL]
     return tuple(
         f"rule {rule.name}: {counted(count, 'row')} {agreed(count, 'violates', 'violate')}"

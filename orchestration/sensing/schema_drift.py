@@ -254,9 +254,10 @@ def table_events(
 
 
 def drift_event(table: str, drift: Drift, now: Shape) -> dg.AssetObservation:
-    """Return the observation of a drift.
+    """Return the observation that reports a table's drift to Dagster.
 
-    The columns are a text. Numbers of such a rare event would be shown as plots of one point.
+    Its metadata lists the columns as one text and does not count them, because Dagster plots
+    numbers, and so rare an event gives a plot of one point.
     """
     return dg.AssetObservation(
         asset_key=table_key(table),

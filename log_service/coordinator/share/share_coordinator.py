@@ -223,9 +223,9 @@ class ShareCoordinatorShard:
     def on_loaded(self, decision: Decision[ShareRecord]) -> None:
         """Begin to serve requests, and delete the states of topics that were deleted meanwhile.
 
-        Each state was written in an earlier leader epoch, by a coordinator that knew its topic.
-        This node's metadata is newer, because this node knows its own leader epoch. Therefore a
-        topic that is unknown here is deleted.
+        A topic id that is unknown here belongs to a deleted topic. The coordinator that wrote the
+        state knew the topic, and led in an earlier epoch. This node knows its own leader epoch, so
+        its metadata is newer than that coordinator's.
         """
         decision.set_timer(COLD_TIMER, decision.now_ms + self._config.cold_snapshot_interval_ms)
         decision.set_timer(PRUNE_TIMER, decision.now_ms + self._config.prune_interval_ms)
