@@ -18,7 +18,10 @@ NOTE_AFTER_S: Final = 3.0
 
 
 class CommandRegistryClient(SchemaRegistryClient):
-    """Prints once on standard error that a response is late, and when the client gives up."""
+    """Prints a note on standard error, at most once, if a response is late.
+
+    The note says how many seconds after a request the command gives up.
+    """
 
     def __init__(self, url: str, **settings: Any) -> None:
         super().__init__(url, **settings)

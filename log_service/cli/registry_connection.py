@@ -1,4 +1,4 @@
-"""Connects commands to a schema registry: its options, its login, and advice with its errors.
+"""Connects commands to a schema registry: options, login, and advice after some of its errors.
 
 The registry's client needs the extra ``schemas``, so it is imported only when a command needs the
 registry. A password is never an argument, but the URL in the environment may have a user and a

@@ -481,10 +481,13 @@ class DeadLetters:
         )
 
     def _overwrite(self, snapshot: TableSnapshot, commit: "_Commit") -> TableSnapshot:
-        """Replace rows by those of ``commit``, in a commit from ``snapshot``.
+        """Replace rows by those of ``commit``, in a commit that is based on ``snapshot``.
 
-        Other targets share this table. If only their runs were faster, try again from the new
-        version.
+        If runs of other targets have committed meanwhile, try again from the new version, because
+        all targets share this table.
+
+        :raises CommitConflictError: another run of the same target has committed, or every try met
+            a conflict.
         """
         attempt = next_attempt(snapshot, commit.origin)
         bumped = {attempts_transaction(commit.origin): attempt}

@@ -1,7 +1,7 @@
-"""Asks a schema registry for the schemas of topics, and stores the last ones in the data directory.
+"""Asks a schema registry for the schemas of topics, and stores them in the data directory.
 
 Decides what is requested and cached. If no registry responds, a project is loaded with the version
-that it had before, and a warning says so. A schema with an id or a guid never changes, so it is
+that was stored last, and a warning says so. A schema with an id or a guid never changes, so it is
 requested once in a process. Schemas that a registry does not know are remembered for a short while.
 Does not know columns.
 """

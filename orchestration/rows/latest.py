@@ -262,9 +262,10 @@ def _is_needed(deletions: pa.Table, topic_id: str, log_starts: Mapping[int, int]
 
 
 def _timed(rows: pa.Table, times: pa.ChunkedArray) -> pa.Table:
-    """Replace ``_timestamp`` of ``rows`` by ``times`` in microseconds. A negative time means none.
+    """Return ``rows`` with ``times``, in microseconds since 1970, in the column ``_timestamp``.
 
-    Each time is the greatest of the record and the earlier records of its key and partition.
+    A negative time becomes null. The caller has chosen as each time the greatest timestamp of the
+    record and the earlier records of its key and partition.
     """
     field = rows.schema.field("_timestamp")
     known = times.cast(pa.timestamp("us", tz="UTC")).cast(field.type)

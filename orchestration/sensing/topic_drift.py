@@ -57,7 +57,10 @@ def decide_topic_drift(before: Mapping[str, str], found: Mapping[str, Sequence[s
 
 
 def topic_drift_event(spec: TopicSpec, reported: str) -> dg.AssetObservation:
-    """Return the observation on a topic whose drift is reported, or is over."""
+    """Return the observation that a topic differs from its declaration, or no longer does.
+
+    ``reported`` lists the differences, or is "as declared".
+    """
     return dg.AssetObservation(
         asset_key=spec.asset_key,
         description=f"The topic {spec.name}: {reported}",

@@ -55,9 +55,9 @@ class _FailedError(Exception):
 
 
 class LargeRequests:
-    """Handles the large requests of one pipeline.
+    """Handles the requests of one pipeline that have many list elements.
 
-    ``answer`` authorizes and handles a call like the pipeline.
+    ``answer`` is the pipeline's function that authorizes and handles a call.
     """
 
     def __init__(self, answer: Callable[[Call], Reply], node: QuorumNode) -> None:

@@ -45,7 +45,7 @@ class Delivery:
         return self.state in FINAL_STATES
 
     def followed_by(self, state: RecordState, delivery_count: int) -> "Delivery":
-        """Return the next delivery of a record, in which no member holds the record any more."""
+        """Return the delivery in ``state`` that replaces this one. No member holds the record."""
         assert state in NEXT_STATES[self.state], f"{self.state.name} cannot become {state.name}"
         return Delivery(state=state, delivery_count=delivery_count)
 

@@ -11,9 +11,10 @@ Invariants:
   which no other task runs.
 - An exchange begins only below a durable recovery point, so that no start treats the offset gaps of
   compaction as lost records.
-- If a crash leaves a new index of aborted transactions with old batches, it does no harm. It only
-  lacks transactions of which no batch is left. An old index with new batches could do harm, because
-  it may name transactions whose marker was removed.
+- Unless a start undoes an exchange, it uses the new index of aborted transactions, even if no
+  batches end in ``.swap``. With old batches the new index does no harm, because it only lacks
+  transactions of which no batch is left. The old index with new batches could do harm, because it
+  may name transactions whose marker was removed.
 """
 
 import logging

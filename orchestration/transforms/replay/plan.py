@@ -115,8 +115,8 @@ def plan(
 ) -> ReplayPlan:
     """Return the offsets of ``request``.
 
-    ``needed`` is a span of time, of which some records must remain. ``read`` returns the state of
-    topic and table.
+    ``needed`` is a span of time. The plan is refused if no record of it is left. ``read`` returns
+    the state of topic and table.
 
     :raises NotReadyError: there is no such topic or table.
     :raises ProgressError: a range was never committed or is lost, or nothing of a span of time is

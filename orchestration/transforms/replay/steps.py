@@ -175,7 +175,7 @@ class Replayer(Protocol):
     def plan(self, request: ReplayRequest, *, needed: ReplayRequest | None = None) -> ReplayPlan:
         """Return the offsets of ``request``.
 
-        ``needed`` is a span of time of which some records must remain.
+        ``needed`` is a span of time. The plan is refused if no record of it is left.
         """
         ...
 

@@ -52,7 +52,10 @@ class DatabaseReplayer:
         return self.work.declared.follower
 
     def plan(self, request: ReplayRequest, *, needed: ReplayRequest | None = None) -> ReplayPlan:
-        """Return the offsets of ``request``. The ledger says which offsets are committed."""
+        """Return the offsets of ``request``. The ledger says which offsets are committed.
+
+        ``needed`` is a span of time. The plan is refused if no record of it is left.
+        """
         return plan(self.table, self.context, request, needed=needed, read=_by_ledger)
 
     def run(self, planned: ReplayPlan) -> Iterator[TopicRunResult]:

@@ -50,7 +50,10 @@ class TableReplayer:
         return self.context.lake
 
     def plan(self, request: ReplayRequest, *, needed: ReplayRequest | None = None) -> ReplayPlan:
-        """Return the offsets of ``request``."""
+        """Return the offsets of ``request``.
+
+        ``needed`` is a span of time. The plan is refused if no record of it is left.
+        """
         return plan(self.table, self.context, request, needed=needed)
 
     def run(self, planned: ReplayPlan) -> Iterator[TopicRunResult]:

@@ -63,7 +63,7 @@ class CurrentAssignment:
     pending_revocation: HeldPartitions = field(default_factory=dict)
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
-        """Whether the member has reached the target of an epoch."""
+        """Whether the member has reached the target assignment of an epoch."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
 

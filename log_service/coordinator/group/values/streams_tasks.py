@@ -81,7 +81,7 @@ class TaskAssignment:
     pending_revocation: HeldTasks = NOTHING_HELD
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
-        """Whether the member has reached the target of an epoch."""
+        """Whether the member has reached the target assignment of an epoch."""
         return self.state is TaskState.STABLE and self.epoch == target_epoch
 
 

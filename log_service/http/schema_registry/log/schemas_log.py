@@ -42,7 +42,7 @@ class LogSettings:
 
 
 def _no_value() -> None:
-    """Return None, because other registries write first records without a value."""
+    """Return None, the value that other registries give the first record of a writer."""
 
 
 class SchemasLog:

@@ -1,4 +1,4 @@
-"""Encodes options of a text into the bytes of a descriptor's options, as protoc interprets them.
+"""Encodes the options of a Protobuf text into the bytes of a descriptor, as protoc does.
 
 A name is resolved to a field or an extension of a message such as ``FileOptions``. A value is
 checked against the type of the field.
