@@ -80,7 +80,7 @@ class NodeChannel:
         is_proven: Callable[[], bool] = lambda: False,
     ) -> None:
         self.destination = destination
-        self._on_lost = on_peer_closed
+        self._on_peer_closed = on_peer_closed
         self._is_proven = is_proven
         self.opened_total = 0
         self.failed_total = 0
@@ -270,8 +270,8 @@ class NodeChannel:
                 self.destination,
                 connection.failure,
             )
-        if self._on_lost is not None and isinstance(connection.failure, ConnectionError):
-            self._on_lost(self.destination)
+        if self._on_peer_closed is not None and isinstance(connection.failure, ConnectionError):
+            self._on_peer_closed(self.destination)
 
     def _settle(self, opening: _Opening) -> None:
         if self._opening is opening:
@@ -307,7 +307,7 @@ class ConnectionPool:
     ) -> None:
         self._env = env
         self._settings = settings
-        self._on_lost = on_peer_closed
+        self._on_peer_closed = on_peer_closed
         self._nursery = nursery
         self._security = security
         self._channels: dict[Destination, NodeChannel] = {}
@@ -354,7 +354,7 @@ class ConnectionPool:
                 self._settings,
                 self._nursery,
                 security=self._security,
-                on_peer_closed=self._on_lost,
+                on_peer_closed=self._on_peer_closed,
                 is_proven=lambda: self.opened_total > 0,
             )
             self._channels[destination] = channel

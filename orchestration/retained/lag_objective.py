@@ -17,7 +17,7 @@ CHECK_NAME = "keeps_up"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LagResult:
+class LagVerdict:
     """The result of the check whether a table meets its lag objective.
 
     ``late`` counts offsets that are older than the objective and not committed.
@@ -44,7 +44,7 @@ class LagResult:
 
 def decide_keeps_up(
     lag: TopicLag, first_young: Mapping[int, int | None], within_s: int
-) -> LagResult:
+) -> LagVerdict:
     """Return whether a table meets its lag objective of ``within_s`` seconds.
 
     ``first_young`` holds, by partition, the first offset whose record is not yet older than that.
@@ -55,10 +55,10 @@ def decide_keeps_up(
         young = first_young.get(one.partition)
         boundary = one.high_watermark if young is None else min(young, one.high_watermark)
         late += max(boundary - one.committed_offset, 0)
-    return LagResult(late=late, lag=lag.lag, within_s=within_s)
+    return LagVerdict(late=late, lag=lag.lag, within_s=within_s)
 
 
-def lag_verdict(log: LogClient, lag: TopicLag, within_s: int, now: int) -> LagResult:
+def lag_verdict(log: LogClient, lag: TopicLag, within_s: int, now: int) -> LagVerdict:
     """Return whether a table meets its lag objective, by asking the log which offsets are young.
 
     A topic without lag is not asked about. ``now`` is in milliseconds.
@@ -67,10 +67,10 @@ def lag_verdict(log: LogClient, lag: TopicLag, within_s: int, now: int) -> LagRe
     for one in (replace(of, others=()) for of in lag.each):
         young = log.offsets_at(one.topic, now - within_s * 1000) if one.lag else {}
         verdicts.append(decide_keeps_up(one, young, within_s))
-    return LagResult(late=sum(one.late for one in verdicts), lag=lag.lag, within_s=within_s)
+    return LagVerdict(late=sum(one.late for one in verdicts), lag=lag.lag, within_s=within_s)
 
 
-def evaluation(key: dg.AssetKey, verdict: LagResult) -> dg.AssetCheckEvaluation:
+def evaluation(key: dg.AssetKey, verdict: LagVerdict) -> dg.AssetCheckEvaluation:
     """Return the asset check evaluation that reports a verdict on a table."""
     return dg.AssetCheckEvaluation(
         asset_key=key,

@@ -45,7 +45,7 @@ class HasRows(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableState:
+class KeyedTable:
     """The rows and the remembered deletions of a table.
 
     ``snapshot`` is None before the table exists. ``deletions`` have the key columns, and the
@@ -92,7 +92,7 @@ def newest(
     rows: pa.Table,
     deletions: pa.Table,
     keys: Sequence[str],
-    held: TableState,
+    held: KeyedTable,
     topic_id: str,
     *,
     log_starts: Mapping[int, int],
@@ -149,7 +149,7 @@ def newest(
 def _collect_held(
     connection: duckdb.DuckDBPyConnection,
     keys: Sequence[str],
-    held: TableState,
+    held: KeyedTable,
     batch: pa.Table,
     replaced: Replaced | None,
 ) -> None:

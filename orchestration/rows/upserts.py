@@ -35,7 +35,7 @@ NO_FILE = 0
 
 
 def remembered_deletions(snapshot: TableSnapshot) -> pa.Table | None:
-    """Return the table's remembered deletions (``TableState.deletions``), None without any."""
+    """Return the table's remembered deletions (``KeyedTable.deletions``), None without any."""
     number = snapshot.transaction_version(DELETED_KEYS) or NO_FILE
     return (
         None

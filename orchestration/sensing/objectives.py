@@ -16,7 +16,7 @@ from orchestration.resources.log_service import LogServiceResource
 from orchestration.retained.lag import measure_lag
 from orchestration.retained.lag_objective import (
     CHECK_NAME,
-    LagResult,
+    LagVerdict,
     declare_objective,
     evaluation,
     lag_verdict,
@@ -78,6 +78,6 @@ def objectives(
     return found
 
 
-def verdict_event(feed: TopicFeed, verdict: LagResult) -> dg.AssetCheckEvaluation:
+def verdict_event(feed: TopicFeed, verdict: LagVerdict) -> dg.AssetCheckEvaluation:
     """Return the event that reports a verdict without a run."""
     return evaluation(feed.asset_key, verdict)

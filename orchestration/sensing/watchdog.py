@@ -46,7 +46,7 @@ from orchestration.log_client.protocol import (
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.retained.lag import lag_behind
-from orchestration.retained.lag_objective import LagResult, lag_verdict
+from orchestration.retained.lag_objective import LagVerdict, lag_verdict
 from orchestration.sensing.objectives import objectives, verdict_event
 from orchestration.sensing.progress import Progress, decide_events, in_a_row, in_turn
 from orchestration.sensing.run_failures import Alert, is_reported
@@ -139,7 +139,7 @@ class Evaluation:
     ``LOG_SERVICE``. ``first`` is the first table that there was no time for.
     """
 
-    verdicts: dict[str, LagResult] = field(default_factory=dict)
+    verdicts: dict[str, LagVerdict] = field(default_factory=dict)
     unevaluated: dict[str, str] = field(default_factory=dict)
     first: str = ""
 
@@ -254,7 +254,7 @@ def differences_within(
     return found
 
 
-def missed_objective(table: str, verdict: LagResult) -> Alert:
+def missed_objective(table: str, verdict: LagVerdict) -> Alert:
     """Return the alert for a table that no longer meets its lag objective."""
     why = (
         f"{counted(verdict.late, 'record')} {agreed(verdict.late, 'is', 'are')} older than"

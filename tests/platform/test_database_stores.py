@@ -23,7 +23,7 @@ from orchestration.marts.database_copy import SqlError, replace_table
 from orchestration.offsets.planning import Checkpoint, ProgressError
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.resources.database import open_engine
-from orchestration.rows.latest import TableState, newest
+from orchestration.rows.latest import KeyedTable, newest
 from orchestration.transforms.to_database import bulk, duckdb_store, sql_store
 from orchestration.transforms.to_database.stores import Batch, Store
 from tests.platform.databases import KINDS, OWNER, Database, database
@@ -113,7 +113,7 @@ def commit_changes(store: Store, start: int, data: pa.Table, deleted: pa.Table) 
     )
     with store.writer() as writer:
         found, remembered = writer.held(keys, places)
-        held = TableState(snapshot=found, deletions=remembered)
+        held = KeyedTable(snapshot=found, deletions=remembered)
         changes = newest(data, deleted.select(names), ["id"], held, "T", log_starts={0: 0})
         writer.commit(
             batch(start, start + 10, changes.rows, changes=changes, keys=keys, log_starts={0: 0})
@@ -123,15 +123,15 @@ def commit_changes(store: Store, start: int, data: pa.Table, deleted: pa.Table) 
 def test_rows_and_offsets_are_there_together(place: Database, table: str) -> None:
     with place.store(table, follower=table) as store:
         with store.writer() as writer:
-            assert writer.standing("T").checkpoints == {}
+            assert writer.progress("T").checkpoints == {}
             writer.commit(batch(0, 5, rows(("a", 1, 0), ("b", 2, 4))))
         commit(store, batch(5, 9, rows(("a", 3, 8))))
         with store.writer() as writer:
-            standing = writer.standing("T")
-            assert writer.standing("another").letters is None
+            progress = writer.progress("T")
+            assert writer.progress("another").letters is None
     assert place.rows(table, "id", "v", "_offset") == [("a", 1, 0), ("a", 3, 8), ("b", 2, 4)]
-    assert standing.checkpoints == {0: Checkpoint(next_offset=9, leader_epoch=3)}
-    assert (standing.letters, standing.run_id, standing.topic_ids) == (7, "r", ("T",))
+    assert progress.checkpoints == {0: Checkpoint(next_offset=9, leader_epoch=3)}
+    assert (progress.letters, progress.run_id, progress.topic_ids) == (7, "r", ("T",))
 
 
 def test_a_replay_replaces_what_came_from_its_ranges_and_moves_no_offset(
@@ -143,7 +143,7 @@ def test_a_replay_replaces_what_came_from_its_ranges_and_moves_no_offset(
         commit(store, batch(5, 9, rows(("a", 3, 8))))
         commit(store, batch(2, 8, rows(("c", 7, 2), ("c", 8, 7)), letters=8, is_replay=True))
         with store.writer() as writer:
-            standing = writer.standing("T")
+            progress = writer.progress("T")
     assert place.rows(table, "id", "v", "_partition", "_offset") == [
         ("a", 1, 0, 0),
         ("a", 3, 0, 8),
@@ -151,8 +151,8 @@ def test_a_replay_replaces_what_came_from_its_ranges_and_moves_no_offset(
         ("c", 8, 0, 7),
         ("x", 1, 1, 0),
     ]
-    assert {number: one.next_offset for number, one in standing.checkpoints.items()} == {0: 9, 1: 5}
-    assert standing.letters == 8
+    assert {number: one.next_offset for number, one in progress.checkpoints.items()} == {0: 9, 1: 5}
+    assert progress.letters == 8
 
 
 def test_rows_and_deletions_of_ranges_are_told_with_those_of_keys(
@@ -341,8 +341,8 @@ def test_a_topic_that_was_created_anew_begins_anew(place: Database, table: str) 
         commit(store, batch(0, 5, rows(("a", 1, 0))))
         commit(store, batch(0, 2, rows(("b", 1, 0), topic_id="U"), topic_id="U"))
         with store.writer() as writer:
-            assert writer.standing("U").checkpoints[0].next_offset == 2
-            assert writer.standing("T").topic_ids == ("T", "U")
+            assert writer.progress("U").checkpoints[0].next_offset == 2
+            assert writer.progress("T").topic_ids == ("T", "U")
 
 
 def test_a_table_that_was_dropped_is_told_not_begun_anew(tmp_path: Path) -> None:
@@ -356,10 +356,10 @@ def test_a_table_that_was_dropped_is_told_not_begun_anew(tmp_path: Path) -> None
                 ProgressError, match="delete the rows of tidelog_offsets whose follower is follower"
             ),
         ):
-            writer.standing("T")
+            writer.progress("T")
         place.execute("DELETE FROM tidelog_offsets")
         with store.writer() as writer:
-            assert writer.standing("T").checkpoints == {}
+            assert writer.progress("T").checkpoints == {}
 
 
 def test_a_mart_is_not_taken_for_a_table(tmp_path: Path) -> None:
@@ -370,7 +370,7 @@ def test_a_mart_is_not_taken_for_a_table(tmp_path: Path) -> None:
         store.writer() as writer,
         pytest.raises(ProgressError, match="a mart or a file of somebody else's"),
     ):
-        writer.standing("T")
+        writer.progress("T")
 
 
 def test_what_a_database_refuses_is_said_without_its_values(tmp_path: Path) -> None:
@@ -499,8 +499,8 @@ def test_a_table_that_another_lake_keeps_is_refused_until_it_is_taken_over(
         theirs.take_over(is_of_this_lake=False)
         assert theirs.holder() is None
         with theirs.writer() as writer:
-            standing = writer.standing("T")
-            assert (standing.checkpoints[0].next_offset, standing.letters) == (5, None), (
+            progress = writer.progress("T")
+            assert (progress.checkpoints[0].next_offset, progress.letters) == (5, None), (
                 "the number of dead letters is the other lake's"
             )
         with pytest.raises(NotOwnerError, match="there:/lake"), ours.writer():
@@ -547,8 +547,8 @@ def test_a_deployment_that_is_named_later_takes_its_own_progress_over(
         assert later.holder() is not None
         later.take_over(is_of_this_lake=True)
         with later.writer() as writer:
-            standing = writer.standing("T")
-            assert (standing.checkpoints[0].next_offset, standing.letters) == (5, 7)
+            progress = writer.progress("T")
+            assert (progress.checkpoints[0].next_offset, progress.letters) == (5, 7)
         commit(later, batch(5, 9, rows(("b", 1, 5))))
         with pytest.raises(NotOwnerError, match="deployment prod"), ours.writer():
             pass

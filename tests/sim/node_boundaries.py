@@ -90,7 +90,7 @@ class Least(Random):
 
 
 @dataclass(slots=True, kw_only=True)
-class VerificationResult:
+class Verdict:
     """The outcome of one crash.
 
     ``operation`` is what the node was about to do.
@@ -377,7 +377,7 @@ class MovingStory(Story):
 
 def play(
     at: int, ending: Ending = Ending.KILL, kind: type[Story] = Story
-) -> tuple[VerificationResult, Story, World]:
+) -> tuple[Verdict, Story, World]:
     """Play the story with a death before its ``at``-th operation, or without any."""
     stories: list[Story] = []
     seconds = 0.0
@@ -390,7 +390,7 @@ def play(
 
     world, _ = sim_world(at, main)
     story = stories[0]
-    verdict = VerificationResult(
+    verdict = Verdict(
         at=at,
         ending=ending,
         operation=story.operation,
@@ -420,12 +420,12 @@ def boundaries(count: int, *, stride: int = 1) -> list[tuple[int, Ending]]:
     ]
 
 
-def judge(boundary: tuple[int, Ending], kind: type[Story] = Story) -> VerificationResult:
+def judge(boundary: tuple[int, Ending], kind: type[Story] = Story) -> Verdict:
     """Play one crash."""
     try:
         return play(*boundary, kind)[0]
     except Exception as error:  # noqa: BLE001 - a client that raises what it never should is a finding
-        return VerificationResult(
+        return Verdict(
             at=boundary[0],
             ending=boundary[1],
             violations=[Violation("no surprise", described(error))],
@@ -481,7 +481,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _judge_all(
     crashes: list[tuple[int, Ending]], jobs: int, kind: type[Story]
-) -> Iterator[VerificationResult]:
+) -> Iterator[Verdict]:
     if jobs == 1:
         yield from map(partial(judge, kind=kind), crashes)
     else:

@@ -2,15 +2,14 @@
 
 Decides the order. The requests of one connection are handled one after the other, because a
 producer's batches come in the order of their sequences. While one request is handled, later ones of
-its connection wait in a queue, however small they are. This queue is called the line of the
-connection. Between connections there is no order. Batches are checked in the thread pool, a step at
-a time, and the queues take turns.
+its connection wait in the connection's queue, however small they are. Between connections there is
+no order. Batches are checked in the thread pool, a step at a time, and the queues take turns.
 
 Invariants:
 
 - One step runs in the pool at a time, whatever clients send, so that other threads get the
   interpreter.
-- The records in a line count as memory of waiting responses (``Deferred.held_bytes``). If
+- The records in a queue count as memory of waiting responses (``Deferred.held_bytes``). If
   the node's budget is used up, waiting connections read no further request.
 - Work ends with its client. Requests without acknowledgement (acks=0) are finished all the same,
   because their clients leave once everything is sent. At most ``MAX_LEFT_BYTES`` are held of
@@ -67,7 +66,7 @@ class ProduceQueues:
         """Whether the next request of the connection must wait, because one is in progress."""
         return connection.connection_id in self._queues
 
-    def stand(
+    def add(
         self,
         call: Call,
         request: ProduceRequest,
@@ -83,19 +82,19 @@ class ProduceQueues:
         """
         deferred = call.defer()
         held_bytes = keep_records(call.connection, request)
-        standing = QueuedRequest(call, deferred, held_bytes, outlives_client, work)
+        queued = QueuedRequest(call, deferred, held_bytes, outlives_client, work)
         deferred.held_bytes = held_bytes
-        deferred.on_discard(partial(self._leave, standing))
-        line = self._queues.get(call.connection.connection_id)
-        if line is None:
-            line = self._queues[call.connection.connection_id] = deque((standing,))
-            call.route.start_task(self._work_off, call.connection.connection_id, line)
+        deferred.on_discard(partial(self._leave, queued))
+        queue = self._queues.get(call.connection.connection_id)
+        if queue is None:
+            queue = self._queues[call.connection.connection_id] = deque((queued,))
+            call.route.start_task(self._work_off, call.connection.connection_id, queue)
         else:
-            line.append(standing)
+            queue.append(queued)
         return deferred
 
     async def check(
-        self, run_in_pool: RunInPool, steps: Steps[ValidatedBatches], standing: QueuedRequest
+        self, run_in_pool: RunInPool, steps: Steps[ValidatedBatches], queued: QueuedRequest
     ) -> ValidatedBatches | KafkaError | None:
         """Run the steps of a check in the pool.
 
@@ -103,40 +102,40 @@ class ProduceQueues:
         """
         while True:
             async with self._turn:
-                if standing.is_dropped:
+                if queued.is_dropped:
                     return None
-                with standing.call.counted():
+                with queued.call.counted():
                     found = await run_in_pool(partial(_take_step, steps))
             if found is not None:
                 return found
 
-    async def _work_off(self, connection_id: int, line: deque[QueuedRequest]) -> None:
+    async def _work_off(self, connection_id: int, queue: deque[QueuedRequest]) -> None:
         try:
-            while line:
-                standing = line[0]
+            while queue:
+                queued = queue[0]
                 try:
-                    if not standing.is_dropped:
-                        await standing.work(standing)
+                    if not queued.is_dropped:
+                        await queued.work(queued)
                 except Exception as error:  # noqa: BLE001 - a bug of ours, or a request without a response: its own connection pays
-                    standing.deferred.fail(error)
-                line.popleft()
-                standing.outlives_client = (
+                    queued.deferred.fail(error)
+                queue.popleft()
+                queued.outlives_client = (
                     False  # a coordinator may still be asked, and its client may leave then
                 )
-                if standing.is_left:
-                    self._left_bytes -= standing.held_bytes
+                if queued.is_left:
+                    self._left_bytes -= queued.held_bytes
         finally:
-            self._left_bytes -= sum(standing.held_bytes for standing in line if standing.is_left)
+            self._left_bytes -= sum(queued.held_bytes for queued in queue if queued.is_left)
             del self._queues[connection_id]
 
-    def _leave(self, standing: QueuedRequest) -> None:
+    def _leave(self, queued: QueuedRequest) -> None:
         """Drop a request whose client has left, unless its work continues without the client."""
-        standing.is_left = (
-            standing.outlives_client and self._left_bytes + standing.held_bytes <= MAX_LEFT_BYTES
+        queued.is_left = (
+            queued.outlives_client and self._left_bytes + queued.held_bytes <= MAX_LEFT_BYTES
         )
-        standing.is_dropped = not standing.is_left
-        if standing.is_left:
-            self._left_bytes += standing.held_bytes
+        queued.is_dropped = not queued.is_left
+        if queued.is_left:
+            self._left_bytes += queued.held_bytes
 
 
 def keep_records(connection: ConnectionContext, request: ProduceRequest) -> int:

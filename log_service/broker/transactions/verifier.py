@@ -6,18 +6,18 @@ needs then (``storage.verifications``). The handlers decide the client's error a
 
 A coordinator of this node mostly responds at once, and the request continues at once. Otherwise the
 request waits. A producer sends its batches one after the other without waiting for responses.
-Therefore the requests of one transactional id wait in a queue (its line) while the coordinator is
-asked for the first request. The later ones find the transaction open, and are appended in order.
+Therefore each transactional id has a queue. Its requests wait there while the coordinator is asked
+for the first one. The later ones find the transaction open, and are appended in order.
 All questions to one coordinator that arrive while a request to it is in flight go out together, in
 the next request.
 
 Invariants:
 
 - At most one request per coordinator is in flight, and at most one question per transactional id.
-- A line is as long as the requests that connections may have in flight. All lines together hold
+- A queue is as long as the requests that connections may have in flight. All queues together hold
   ``MAX_HELD_BYTES`` at most. Further requests are refused, and their clients retry.
 - The callback of a request (``act``) is called exactly once, even if no coordinator can be reached.
-- A request waits once in all for the end of the previous transaction: here, in a line or at a
+- A request waits once in all for the end of the previous transaction: here, in a queue or at a
   coordinator of this node, for ``retry_max_ms`` from its arrival.
 """
 
@@ -161,7 +161,7 @@ class _Asked:
 
 
 @dataclass(slots=True)
-class _Standing:
+class _QueuedQuestion:
     """A request in the queue of its transactional id.
 
     It waits for the end of the previous transaction until ``deadline_ms``. ``begun`` is set for the
@@ -202,7 +202,7 @@ class TransactionVerifier:
         self._image = image
         self._pool = pool
         self._start_task = start_task
-        self._lines: dict[str, deque[_Standing]] = {}
+        self._queues: dict[str, deque[_QueuedQuestion]] = {}
         self._waiting: dict[Destination, list[_Asked]] = {}
         self._busy: set[Destination] = set()
         self._held_bytes = 0
@@ -218,7 +218,7 @@ class TransactionVerifier:
         """
 
     def __repr__(self) -> str:
-        return f"<TransactionVerifier lines={len(self._lines)} busy={len(self._busy)}>"
+        return f"<TransactionVerifier queues={len(self._queues)} busy={len(self._busy)}>"
 
     def verify(self, question: Question, act: Act, deferred: Deferred) -> None:
         """Call ``act`` once with the coordinator's decision, to append or refuse the batches.
@@ -227,9 +227,9 @@ class TransactionVerifier:
         turn. ``act`` completes ``deferred``. If ``act`` raises, the connection of the request
         closes.
         """
-        line = self._lines.get(question.transactional_id)
+        queue = self._queues.get(question.transactional_id)
         result, unasked = VerificationResult(), list[TopicPartition]()
-        if line is None:
+        if queue is None:
             result = self._begin(question)
             unasked = result.unasked
             if not unasked:
@@ -242,36 +242,36 @@ class TransactionVerifier:
                 )
             )
             return
-        standing = _Standing(
+        queued = _QueuedQuestion(
             question, act, deferred, self._clock.monotonic_ms() + self._config.retry_max_ms
         )
-        if line is None:
-            asked = self._ask(standing, unasked)
+        if queue is None:
+            asked = self._ask(queued, unasked)
             if asked.done.is_set() and not _must_ask_again(question, asked):
                 act(self._settled(question, result, asked))
                 return
-            standing.begun = result, asked
-            line = self._lines[question.transactional_id] = deque()
-            self._start_task(self._work_off, question.transactional_id, line)
+            queued.begun = result, asked
+            queue = self._queues[question.transactional_id] = deque()
+            self._start_task(self._work_off, question.transactional_id, queue)
         question.keep()
         self._held_bytes += question.held_bytes
-        line.append(standing)
+        queue.append(queued)
 
-    async def _work_off(self, transactional_id: str, line: deque[_Standing]) -> None:
-        """Call ``act`` for the requests of a line, in their order."""
+    async def _work_off(self, transactional_id: str, queue: deque[_QueuedQuestion]) -> None:
+        """Call ``act`` for the requests of a queue, in their order."""
         try:
-            while line:
-                standing = line[0]
-                result = await self._result_of(standing)
+            while queue:
+                queued = queue[0]
+                result = await self._result_of(queued)
                 try:
-                    standing.act(result)
+                    queued.act(result)
                 except Exception as error:  # noqa: BLE001 - a bug of ours, or a request without a response: its own connection pays
-                    standing.deferred.fail(error)
-                line.popleft()
-                self._held_bytes -= standing.question.held_bytes
+                    queued.deferred.fail(error)
+                queue.popleft()
+                self._held_bytes -= queued.question.held_bytes
         finally:
-            self._held_bytes -= sum(standing.question.held_bytes for standing in line)
-            del self._lines[transactional_id]
+            self._held_bytes -= sum(queued.question.held_bytes for queued in queue)
+            del self._queues[transactional_id]
 
     # Deciding
 
@@ -297,29 +297,29 @@ class TransactionVerifier:
                 result.shown[where] = shown
         return result
 
-    async def _result_of(self, standing: _Standing) -> VerificationResult:
+    async def _result_of(self, queued: _QueuedQuestion) -> VerificationResult:
         """Return the coordinator's decision on the partitions of a request. Wait for it if needed.
 
         If the coordinator should add partitions, but is still ending the previous transaction, it
         is asked again for a while.
         """
-        question, asked = standing.question, None
-        if standing.begun is not None:
-            result, asked = standing.begun
+        question, asked = queued.question, None
+        if queued.begun is not None:
+            result, asked = queued.begun
         else:
             result = self._begin(question)
             if unasked := result.unasked:
-                asked = self._ask(standing, unasked)
+                asked = self._ask(queued, unasked)
         while asked is not None:
             await asked.done.wait()
             if (
                 not _must_ask_again(question, asked)
-                or self._clock.monotonic_ms() >= standing.deadline_ms
+                or self._clock.monotonic_ms() >= queued.deadline_ms
             ):
                 break
             self._note(asked)
             await trio.sleep(self._config.retry_backoff_ms / 1_000)
-            asked = self._ask(standing, result.unasked)
+            asked = self._ask(queued, result.unasked)
         return self._settled(question, result, asked)
 
     def _settled(
@@ -341,13 +341,13 @@ class TransactionVerifier:
 
     # Asking
 
-    def _ask(self, standing: _Standing, partitions: Collection[TopicPartition]) -> _Asked:
+    def _ask(self, queued: _QueuedQuestion, partitions: Collection[TopicPartition]) -> _Asked:
         """Ask the coordinator. One on this node may have responded when this returns."""
-        asked = _Asked(standing.question, partitions, self._clock.monotonic_ns())
+        asked = _Asked(queued.question, partitions, self._clock.monotonic_ns())
         self._send(
-            standing.question.transactional_id,
+            queued.question.transactional_id,
             asked,
-            max(standing.deadline_ms - self._clock.monotonic_ms(), 0),
+            max(queued.deadline_ms - self._clock.monotonic_ms(), 0),
         )
         return asked
 

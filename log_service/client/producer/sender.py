@@ -402,13 +402,13 @@ class Sender:
             return  # given up meanwhile
         accumulator = self._accumulator
         now_ms = self._now_ms()
-        verdict = action_on(
+        action = action_on(
             code,
             batch,
             is_first_outstanding=accumulator.queue_of(batch).is_first_outstanding(batch),
         )
         is_late = now_ms - batch.created_ms >= self._config.delivery_timeout_ms
-        if verdict is BatchAction.COMPLETE:
+        if action is BatchAction.COMPLETE:
             accumulator.settle(batch)
             if self._sequences is not None and batch.has_sequence:
                 assert turn.connection is not None, "a response came over it"
@@ -431,11 +431,11 @@ class Sender:
         if code in MOVED and not is_leader_known:
             self._is_refresh_needed = True
         error = KafkaError(code, f"{batch.topic_partition}: {reason}")
-        if verdict is BatchAction.FAIL or is_late:
+        if action is BatchAction.FAIL or is_late:
             accumulator.settle(batch)
             self._give_up(batch, error)
             return
-        if verdict is BatchAction.SPLIT:
+        if action is BatchAction.SPLIT:
             self._meter.note_split()
             accumulator.split(batch)
             return
@@ -446,8 +446,8 @@ class Sender:
         if code is ErrorCode.CONCURRENT_TRANSACTIONS:
             pause_ms = min(pause_ms, CONCURRENT_BACKOFF_MS)
         accumulator.retry(batch, now_ms + pause_ms)
-        if verdict in {BatchAction.NUMBER_ANEW, BatchAction.NEW_IDENTITY}:
-            self._number_anew(batch, is_identity_lost=verdict is BatchAction.NEW_IDENTITY)
+        if action in {BatchAction.NUMBER_ANEW, BatchAction.NEW_IDENTITY}:
+            self._number_anew(batch, is_identity_lost=action is BatchAction.NEW_IDENTITY)
 
     def _number_anew(self, batch: ProducerBatch, *, is_identity_lost: bool) -> None:
         assert self._sequences is not None, "only numbered batches get here"

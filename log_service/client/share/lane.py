@@ -113,7 +113,7 @@ class Lane:
         cluster: ClusterMetadata,
         config: ShareConsumerConfig,
         member_id: str,
-        desk: FetcherInterface,
+        fetcher: FetcherInterface,
     ) -> None:
         self.node_id = node_id
         self.source = Source(self)
@@ -121,7 +121,7 @@ class Lane:
         self._cluster = cluster
         self._config = config
         self._member_id = member_id
-        self._desk = desk
+        self._fetcher = fetcher
         self._session = ShareSession()
         self._connection: RpcConnection | None = None
         self._pending: deque[Acknowledgement] = deque()
@@ -190,7 +190,7 @@ class Lane:
         """Send one request, if one is due. Return whether one was sent."""
         if self.is_paused:
             return False
-        plan = self._desk.plan_of(self.node_id)
+        plan = self._fetcher.plan_of(self.node_id)
         if self._pending and not self._can_wait(plan):
             await self._acknowledge()
             return True
@@ -217,7 +217,7 @@ class Lane:
     # Requests
 
     async def _fetch(self, plan: FetchPlan) -> None:
-        self._desk.note_fetch_begun(self.node_id)
+        self._fetcher.note_fetch_begun(self.node_id)
         acknowledgements: list[Acknowledgement] = []
         try:
             connection = await self._connect()
@@ -241,7 +241,7 @@ class Lane:
             self._note_failure(acknowledgements, error)
             return
         finally:
-            self._desk.note_fetch_ended(self.node_id)
+            self._fetcher.note_fetch_ended(self.node_id)
         self._take_fetched(acknowledgements, response)
 
     async def _acknowledge(self, *, is_final: bool = False) -> None:
@@ -330,7 +330,7 @@ class Lane:
         if response.error_code == ErrorCode.NONE:
             self._session.accept()
             if response.acquisition_lock_timeout_ms > 0:
-                self._desk.note_lock_timeout(response.acquisition_lock_timeout_ms)
+                self._fetcher.note_lock_timeout(response.acquisition_lock_timeout_ms)
             return
         code = ErrorCode.of(response.error_code)
         if code is not ErrorCode.SHARE_SESSION_NOT_FOUND and self._session.is_open:
@@ -344,7 +344,7 @@ class Lane:
     def _note_failure(self, acknowledgements: list[Acknowledgement], error: KafkaError) -> None:
         _settle(acknowledgements, error)
         self._end_session(error)
-        self._desk.note_request_error(error)
+        self._fetcher.note_request_error(error)
         self._pause()
 
     def _take_fetched(
@@ -366,7 +366,7 @@ class Lane:
                     self._cluster.learn_leader(
                         where, result.current_leader, response.node_endpoints
                     )
-                is_fine &= self._desk.accept(self.source, where, result)
+                is_fine &= self._fetcher.accept(self.source, where, result)
         except ProtocolError as error:
             if self._connection is not None:
                 self._connection.close()

@@ -150,7 +150,7 @@ class DuckdbWriter:
 
     store: DuckdbStore
 
-    def standing(self, topic_id: str) -> TableProgress:
+    def progress(self, topic_id: str) -> TableProgress:
         """Return the progress of the table.
 
         :raises ProgressError: the file is not that of a follower, or its table is missing.

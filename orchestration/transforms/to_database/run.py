@@ -20,7 +20,7 @@ import pyarrow as pa
 from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import CommitConflictError, TableSnapshot
 from orchestration.log_client.protocol import TopicDescription
-from orchestration.rows.latest import PLACE, Changes, Replaced, TableState, newest
+from orchestration.rows.latest import PLACE, Changes, KeyedTable, Replaced, newest
 from orchestration.transforms.batch.batch import ComputedBatch, compute_batch, without_rejected
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
@@ -217,7 +217,7 @@ class StoringAttempt:
             computed.rows,
             computed.deletions,
             self.table.latest_by,
-            TableState(snapshot=rows, deletions=remembered),
+            KeyedTable(snapshot=rows, deletions=remembered),
             state.topic_id,
             log_starts=log_starts,
             replaced=replaced,
@@ -239,7 +239,7 @@ class StoringAttempt:
 
     def _read_progress(self, _account: TableSnapshot) -> Progress:
         topic_id = self.route.source.topic_id
-        found = self.writer.standing(topic_id)
+        found = self.writer.progress(topic_id)
         others = [one for one in found.topic_ids if one != topic_id]
         note = (
             f"topic {self.table.topic.name} was recreated: its id is now {topic_id} (the database"

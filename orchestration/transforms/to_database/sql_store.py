@@ -254,7 +254,7 @@ class SqlWriter:
     store: SqlStore
     version: int
 
-    def standing(self, topic_id: str) -> TableProgress:
+    def progress(self, topic_id: str) -> TableProgress:
         """Return the progress of the table.
 
         :raises ProgressError: the offsets exist, but the table does not.

@@ -82,7 +82,7 @@ class KnownRows:
 class Writer(Protocol):
     """The only writer of a table, for one attempt."""
 
-    def standing(self, topic_id: str) -> TableProgress:
+    def progress(self, topic_id: str) -> TableProgress:
         """Return the progress of the table."""
         ...
 
@@ -170,12 +170,12 @@ def validate_columns(place: str, table: str, existing: set[str], schema: pa.Sche
         )
 
 
-def validate_presence(place: str, table: str, standing: TableProgress, undo: str) -> None:
+def validate_presence(place: str, table: str, progress: TableProgress, undo: str) -> None:
     """Refuse to continue if the offsets exist and the table does not.
 
     :raises ProgressError: the table is missing. ``undo`` says how to begin anew.
     """
-    if standing.topic_ids and not standing.is_there:
+    if progress.topic_ids and not progress.is_there:
         raise ProgressError(
             f"the table {table} is gone from {place}, and the offsets of what was in it are still"
             " there. Nothing was read or committed. Put the table back from a copy, or, to have it"

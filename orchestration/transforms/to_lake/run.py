@@ -20,7 +20,7 @@ from orchestration.offsets.known_gaps import commit_marks
 from orchestration.offsets.planning import BatchPlan
 from orchestration.offsets.ranges import Places
 from orchestration.rows.aggregates import merged
-from orchestration.rows.latest import Changes, Replaced, TableState, newest
+from orchestration.rows.latest import Changes, KeyedTable, Replaced, newest
 from orchestration.rows.uniqueness import TableKeys
 from orchestration.rows.upserts import remembered_deletions, upsert
 from orchestration.transforms.batch.batch import Batch, ComputedBatch, compute_batch
@@ -157,7 +157,7 @@ def decide_changes(
         batch.rows,
         batch.deletions,
         table.latest_by,
-        TableState(
+        KeyedTable(
             snapshot=state.snapshot,
             deletions=None if state.snapshot is None else remembered_deletions(state.snapshot),
         ),

@@ -12,13 +12,13 @@ from log_service.records.validator import Allowance, UnknownSchemasError, Valida
 from log_service.replication.partition import Partition
 
 
-async def check_in_line(  # noqa: PLR0917 - the parts of one check
+async def check_in_queue(  # noqa: PLR0917 - the parts of one check
     node: Node,
     partition: Partition,
     records: memoryview,
     now_ms: int,
     allowance: Allowance,
-    standing: QueuedRequest,
+    queued: QueuedRequest,
 ) -> ValidatedBatches | KafkaError | None:
     """Check a batch in the queue of its connection, and return the result.
 
@@ -31,11 +31,11 @@ async def check_in_line(  # noqa: PLR0917 - the parts of one check
     while True:
         schemas = None if validation is None else validation.schemas_of(partition)
         steps = partition.check_in_steps(records, now_ms, allowance, schemas)
-        found = await node.produce_queues.check(node.run_in_pool, steps, standing)
+        found = await node.produce_queues.check(node.run_in_pool, steps, queued)
         if validation is None or schemas is None or not isinstance(found, UnknownSchemasError):
             return found
         if deadline_ms is None:
-            deadline_ms = validation.deadline_ms(standing.call.request.timeout_ms)
+            deadline_ms = validation.deadline_ms(queued.call.request.timeout_ms)
         missing = await validation.learn(schemas, found.names, deadline_ms)
         if missing is not None:
             return missing

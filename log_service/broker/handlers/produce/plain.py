@@ -7,7 +7,7 @@ queue of its connection (``produce_queues``).
 
 import trio
 
-from log_service.broker.handlers.produce.checks import check_in_line
+from log_service.broker.handlers.produce.checks import check_in_queue
 from log_service.broker.handlers.produce.produce import (
     ACKS_NONE,
     Outcome,
@@ -65,18 +65,18 @@ def append_later(
     """
     appends.announce()
 
-    async def work(standing: QueuedRequest) -> None:
-        if await appends.append_rest(standing):
+    async def work(queued: QueuedRequest) -> None:
+        if await appends.append_rest(queued):
             with call.counted():
                 reply = respond(
-                    node, call, request, appends.outcomes, standing.deferred, is_announced=True
+                    node, call, request, appends.outcomes, queued.deferred, is_announced=True
                 )
             if reply is NOTHING:
-                standing.deferred.complete_without_response()
+                queued.deferred.complete_without_response()
             elif isinstance(reply, ProduceResponse):
-                standing.deferred.complete(reply)
+                queued.deferred.complete(reply)
 
-    return node.produce_queues.stand(call, request, work, outlives_client=request.acks == ACKS_NONE)
+    return node.produce_queues.add(call, request, work, outlives_client=request.acks == ACKS_NONE)
 
 
 class PlainAppends:
@@ -118,26 +118,26 @@ class PlainAppends:
             return False
         return True
 
-    async def append_rest(self, standing: QueuedRequest) -> bool:
+    async def append_rest(self, queued: QueuedRequest) -> bool:
         """Append the remaining batches, over several turns if needed.
 
         Return whether all are appended. They are not if the client has left meanwhile.
         """
         allowance = Allowance()
-        while not standing.is_dropped:
+        while not queued.is_dropped:
             before = self.done_count
-            with standing.call.counted():
+            with queued.call.counted():
                 is_all = self.append_some(TurnRoom())
                 self.announce()
             if is_all:
                 return True
             if self.done_count == before:  # the next one takes more than a turn
-                self._checked = await self._check_next(allowance, standing)
+                self._checked = await self._check_next(allowance, queued)
             else:
                 await trio.lowlevel.checkpoint()
         return False
 
-    async def _check_next(self, allowance: Allowance, standing: QueuedRequest) -> Batch | None:
+    async def _check_next(self, allowance: Allowance, queued: QueuedRequest) -> Batch | None:
         topic, wanted = next(
             (topic, topic.partition_data[len(of_topic)])
             for topic, of_topic in self.outcomes
@@ -146,8 +146,8 @@ class PlainAppends:
         assert isinstance(wanted.records, memoryview), "anything else is refused at once"
         try:
             partition = self._node.replicas.find(topic.name, topic.topic_id, wanted.index)
-            return await check_in_line(
-                self._node, partition, wanted.records, self._now_ms, allowance, standing
+            return await check_in_queue(
+                self._node, partition, wanted.records, self._now_ms, allowance, queued
             )
         except KafkaError as error:
             return kept(error)

@@ -19,7 +19,7 @@ from uuid import UUID
 
 import trio
 
-from log_service.broker.handlers.produce.checks import check_in_line
+from log_service.broker.handlers.produce.checks import check_in_queue
 from log_service.broker.handlers.produce.produce import (
     ACKS_NONE,
     UNITS_PER_BATCH,
@@ -72,12 +72,12 @@ def handle_transactional_produce(
         _verify(node, call, headers, checks.done, deferred)
         return deferred
 
-    async def work(standing: QueuedRequest) -> None:
+    async def work(queued: QueuedRequest) -> None:
         checks = _Checks(node, request)  # on the kept records
-        if await checks.check_rest(standing):
-            _verify(node, call, headers, checks.done, standing.deferred, is_kept=True)
+        if await checks.check_rest(queued):
+            _verify(node, call, headers, checks.done, queued.deferred, is_kept=True)
 
-    return node.produce_queues.stand(call, request, work, outlives_client=request.acks == ACKS_NONE)
+    return node.produce_queues.add(call, request, work, outlives_client=request.acks == ACKS_NONE)
 
 
 def _verify(
@@ -199,33 +199,33 @@ class _Checks:
             return False
         return True
 
-    async def check_rest(self, standing: QueuedRequest) -> bool:
+    async def check_rest(self, queued: QueuedRequest) -> bool:
         """Check the remaining batches, over several turns if needed.
 
         Return whether all are checked. They are not if the client has left meanwhile.
         """
         allowance = Allowance()
-        while not standing.is_dropped:
+        while not queued.is_dropped:
             left_count = len(self._left)
-            with standing.call.counted():
+            with queued.call.counted():
                 is_all = self.check_some(TurnRoom())
             if is_all:
                 return True
             if len(self._left) < left_count:
                 await trio.lowlevel.checkpoint()
                 continue
-            await self._check_next(allowance, standing)  # it takes more than a turn
+            await self._check_next(allowance, queued)  # it takes more than a turn
             self._left.pop()
         return False
 
-    async def _check_next(self, allowance: Allowance, standing: QueuedRequest) -> None:
+    async def _check_next(self, allowance: Allowance, queued: QueuedRequest) -> None:
         topic, wanted = self._left[-1]
         with suppress(KafkaError):  # the append reports why
             partition = self._node.replicas.find(topic.name, topic.topic_id, wanted.index)
             if isinstance(wanted.records, memoryview):
                 try:
-                    found = await check_in_line(
-                        self._node, partition, wanted.records, self._now_ms, allowance, standing
+                    found = await check_in_queue(
+                        self._node, partition, wanted.records, self._now_ms, allowance, queued
                     )
                 except KafkaError as error:
                     found = kept(error)

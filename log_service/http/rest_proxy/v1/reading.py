@@ -201,25 +201,25 @@ class _Stream:
         ending = CAUGHT_UP if reading.is_caught_up else None
         followed = reading.followed_by(self._call.credentials)
         while ending is None:
-            with self._call.context.readers.seat(followed, reading.positions) as seat:
-                ending = await self._follow(seat)
+            with self._call.context.readers.cursor(followed, reading.positions) as cursor:
+                ending = await self._follow(cursor)
         self._waiting += end_note(self._lines, ending.reason, ending.message, reading.positions)
         await self._flush()
 
-    async def _follow(self, seat: ReaderCursor) -> Ending | None:
+    async def _follow(self, cursor: ReaderCursor) -> Ending | None:
         """Send the chunks of a reader. Return None if the stream continues with another reader."""
         ending: Ending | None = None
         while ending is None:
             if self._streams.stopping.is_set():
                 return STOPPING
-            chunk = seat.next_chunk()
+            chunk = cursor.next_chunk()
             if chunk is not None:
                 ending = await self._take(chunk)
-            elif seat.is_over:
-                return seat.ending_at(self._reading.positions)
+            elif cursor.is_over:
+                return cursor.ending_at(self._reading.positions)
             else:
                 with trio.move_on_after(CHECK_S):
-                    await seat.wait()
+                    await cursor.wait()
             ending = ending or await self._look()
         return ending
 

@@ -131,7 +131,7 @@ class SharedReaders:
         return min(WINDOW_BYTES, TOTAL_BYTES // max(len(self), 1))
 
     @contextmanager
-    def seat(self, followed: Followed, positions: Mapping[int, int]) -> Iterator[ReaderCursor]:
+    def cursor(self, followed: Followed, positions: Mapping[int, int]) -> Iterator[ReaderCursor]:
         """Let a stream use a reader within a ``with`` block: one that it can join, or a new one."""
         reader = self.joinable(followed, positions)
         if reader is None:
@@ -143,12 +143,12 @@ class SharedReaders:
             self.streams.start(reader.run)
         number = reader.window.join(positions)
         assert number is not None, "a reader that begins at these positions can be joined"
-        reader.seat_count += 1
+        reader.cursor_count += 1
         try:
             yield ReaderCursor(reader, number)
         finally:
-            reader.seat_count -= 1
-            if not reader.seat_count:
+            reader.cursor_count -= 1
+            if not reader.cursor_count:
                 self._used.remove(reader)
                 reader.end(None)
 
@@ -180,7 +180,7 @@ class SharedReader:
     ) -> None:
         self.followed = followed
         self.window = Window(positions)
-        self.seat_count = 0
+        self.cursor_count = 0
         self.is_over = False
         self.ending: Ending | None = None
         self.wanted = trio.Event()
@@ -192,7 +192,7 @@ class SharedReader:
         self._checked_s = trio.current_time()
 
     def __repr__(self) -> str:
-        return f"<SharedReader {self.followed.topic} seats={self.seat_count} {self.window}>"
+        return f"<SharedReader {self.followed.topic} cursors={self.cursor_count} {self.window}>"
 
     def end(self, ending: Ending | None) -> None:
         """End the reader. With an ``ending``, its streams end too. Idempotent.
@@ -257,7 +257,7 @@ class SharedReader:
                 if readers.joinable(followed, self.window.end, other_than=self):
                     return None
                 if len(records) < POLL_RECORDS:
-                    await trio.sleep(PAUSE_S + STREAM_PAUSE_S * self.seat_count)
+                    await trio.sleep(PAUSE_S + STREAM_PAUSE_S * self.cursor_count)
 
     async def _assign(self, consumer: Consumer) -> None:
         assigned = [TopicPartition(self.followed.topic, number) for number in self.window.end]

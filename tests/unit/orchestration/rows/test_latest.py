@@ -22,7 +22,7 @@ from orchestration.lake.tables import CommitConflictError, Lake, TableSnapshot, 
 from orchestration.offsets.planning import Checkpoint, PartitionOffsets, ProgressError, plan_batch
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.rows import upserts
-from orchestration.rows.latest import PLACE, Changes, Replaced, TableState, newest
+from orchestration.rows.latest import PLACE, Changes, KeyedTable, Replaced, newest
 from orchestration.rows.upserts import remembered_deletions, upsert
 from orchestration.transforms.run.context import TopicState
 from tests.helpers.whole import of_a_run
@@ -108,7 +108,7 @@ class MemoryTable:
         return pads.dataset(self.rows)
 
     def decide(self, records: Iterable[Record], **more: Any) -> Changes:
-        held = TableState(snapshot=self, deletions=self.deletions)
+        held = KeyedTable(snapshot=self, deletions=self.deletions)
         return newest(
             *rows_of(records), KEYS, held, more.pop("topic_id", "T"), **{"log_starts": {}, **more}
         )
@@ -274,7 +274,7 @@ class Follower:
             topic_id="T",
             ranges=tuple(self._range(batch, partition) for partition in partitions),
         )
-        held = TableState(snapshot=snapshot, deletions=remembered_deletions(snapshot))
+        held = KeyedTable(snapshot=snapshot, deletions=remembered_deletions(snapshot))
         changes = newest(*rows_of(batch), KEYS, held, "T", log_starts={})
         expected = snapshot.checkpoints("T", partitions)
         upsert(snapshot, changes, transactions=advance(snapshot, ranges, {}, expected))
@@ -377,7 +377,7 @@ def test_the_slower_of_two_commits_from_one_version_conflicts_whatever_they_chan
 def test_a_replay_and_a_run_from_one_version_conflict(follower: Follower) -> None:
     follower.commit(follower.snapshot(), [record(0, 1, "a")])
     late, early = follower.snapshot(), follower.snapshot()
-    held = TableState(snapshot=late, deletions=None)
+    held = KeyedTable(snapshot=late, deletions=None)
     ranges = OffsetRanges(
         topic="t", topic_id="T", ranges=(OffsetRange(partition=0, start=0, end=1),)
     )
@@ -414,7 +414,7 @@ def decided(snapshot: TableSnapshot, *records: Record) -> Changes:
     return newest(
         *rows_of(records),
         KEYS,
-        TableState(snapshot=snapshot, deletions=remembered_deletions(snapshot)),
+        KeyedTable(snapshot=snapshot, deletions=remembered_deletions(snapshot)),
         "T",
         log_starts={},
     )
@@ -463,7 +463,7 @@ def test_nested_columns_and_columns_that_are_new_are_merged(tmp_path: Path) -> N
             **extra,
         }
         fields = schema.append(pa.field("discount", pa.int32())) if extra else schema
-        held = TableState(snapshot=snapshot, deletions=None)
+        held = KeyedTable(snapshot=snapshot, deletions=None)
         rows = pa.Table.from_pylist([row], fields)
         snapshot = upsert(
             snapshot,

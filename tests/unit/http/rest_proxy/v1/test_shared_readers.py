@@ -54,11 +54,11 @@ def test_streams_share_a_reader_whose_window_they_can_join() -> None:
         await trio.lowlevel.checkpoint()
         with ExitStack() as stack:
             for positions in ({0: 7}, {0: 7}, {0: 9}):
-                stack.enter_context(readers.seat(PLAIN, positions))
+                stack.enter_context(readers.cursor(PLAIN, positions))
             assert len(readers) == 1
-            stack.enter_context(readers.seat(OTHER, {0: 7}))
+            stack.enter_context(readers.cursor(OTHER, {0: 7}))
             assert len(readers) == 2
-            stack.enter_context(readers.seat(PLAIN, {0: 6}))
+            stack.enter_context(readers.cursor(PLAIN, {0: 6}))
             assert len(readers) == 3
         assert len(readers) == 0
         assert readers.joinable(PLAIN, {0: 7}) is None
@@ -72,7 +72,7 @@ def test_windows_of_many_readers_are_smaller() -> None:
         assert readers.window_bytes == WINDOW_BYTES
         with ExitStack() as stack:
             for number in range(100, 0, -1):
-                stack.enter_context(readers.seat(PLAIN, {0: number}))
+                stack.enter_context(readers.cursor(PLAIN, {0: number}))
             assert readers.window_bytes == TOTAL_BYTES // 100
 
     tell(story)
@@ -80,7 +80,7 @@ def test_windows_of_many_readers_are_smaller() -> None:
 
 def test_a_proxy_that_stops_ends_its_readers() -> None:
     async def story(readers: SharedReaders) -> None:
-        with readers.seat(PLAIN, {0: 0}) as one, readers.seat(PLAIN, {0: 0}) as other:
+        with readers.cursor(PLAIN, {0: 0}) as one, readers.cursor(PLAIN, {0: 0}) as other:
             with trio.move_on_after(0.1):
                 await one.wait()
             assert not one.is_over
@@ -95,10 +95,10 @@ def test_a_proxy_that_stops_ends_its_readers() -> None:
 
 def test_streams_learn_why_their_reader_cannot_read() -> None:
     async def story(readers: SharedReaders) -> None:
-        with readers.seat(PLAIN, {0: 0}) as seat:
-            await seat.wait()
-            assert seat.is_over
-            ending = seat.ending_at({0: 0})
+        with readers.cursor(PLAIN, {0: 0}) as cursor:
+            await cursor.wait()
+            assert cursor.is_over
+            ending = cursor.ending_at({0: 0})
             assert ending is not None
             assert (ending.reason, "stopping" in ending.message) == ("error", True)
 
@@ -110,7 +110,7 @@ def test_offsets_that_are_gone_end_only_the_streams_that_need_them() -> None:
 
     async def story(readers: SharedReaders) -> None:
         await trio.lowlevel.checkpoint()
-        with readers.seat(PLAIN, {0: 0}) as behind, readers.seat(PLAIN, {0: 9}) as ahead:
+        with readers.cursor(PLAIN, {0: 0}) as behind, readers.cursor(PLAIN, {0: 9}) as ahead:
             reader = readers.joinable(PLAIN, {0: 0})
             assert reader is not None
             ending = Ending(reason=OUT_OF_RANGE, message="They were deleted.")

@@ -92,7 +92,7 @@ def test_every_loop_of_dagster_s_daemon_is_watched_from_its_beginning(
     monkeypatch.setattr(DagsterDaemon, "run_daemon_loop", DagsterDaemon.run_daemon_loop)
     watch_loops(loops)
 
-    class TableProgress(DagsterDaemon[Any]):
+    class Standing(DagsterDaemon[Any]):
         @classmethod
         def daemon_type(cls) -> str:
             return "STANDING"
@@ -105,7 +105,7 @@ def test_every_loop_of_dagster_s_daemon_is_watched_from_its_beginning(
     with dg.DagsterInstance.ephemeral() as instance:
         context = type("Context", (), {"instance": instance})()
         thread = threading.Thread(
-            target=TableProgress().run_daemon_loop,  # type: ignore[no-untyped-call]
+            target=Standing().run_daemon_loop,  # type: ignore[no-untyped-call]
             args=(context, "id", is_over, 30, 30),
         )
         thread.start()

@@ -133,14 +133,14 @@ DEFAULT_VALUES = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LagResult:
+class Verdict:
     """A file, and whether protoc takes it."""
 
     text: str
     is_valid: bool
 
 
-def verdicts() -> Iterator[LagResult]:
+def verdicts() -> Iterator[Verdict]:
     """Yield all files."""
     head, is_valid = "", True
     for line in Path(__file__).with_suffix(".txt").read_text().splitlines()[1:]:
@@ -148,9 +148,9 @@ def verdicts() -> Iterator[LagResult]:
             name, verdict = line.strip("[]").split()
             head, is_valid = HEADS[name], verdict == "valid"
         elif line:
-            yield LagResult(text=head.replace("%s", line), is_valid=is_valid)
+            yield Verdict(text=head.replace("%s", line), is_valid=is_valid)
     for type_, accepted in DEFAULTS.items():
         for value in DEFAULT_VALUES:
             field = f"optional {type_} a = 1 [default = {value}];"
             text = f'syntax = "proto2"; enum E {{ abc = 0; }} message A {{ {field} }}'
-            yield LagResult(text=text, is_valid=value in accepted)
+            yield Verdict(text=text, is_valid=value in accepted)
